@@ -1,0 +1,2 @@
+PY ?= python3
+BIN := .venv/bin

@@ -1,0 +1,31 @@
+"Packaging from settings.ini, the one place for version and dependencies."
+from configparser import ConfigParser
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+config = ConfigParser(delimiters=["="], interpolation=None)
+config.read("settings.ini", encoding="utf-8")
+cfg = config["DEFAULT"]
+
+setup(
+    name=cfg["lib_name"],
+    version=cfg["version"],
+    description=cfg["description"],
+    long_description=Path("README.md").read_text(encoding="utf-8") if Path("README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    author=cfg["author"],
+    license="Apache-2.0",
+    url=cfg["git_url"],
+    keywords=cfg["keywords"],
+    packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
+    package_data={cfg["lib_path"]: ["pretrained/**/*", "results/*.json"]},
+    python_requires=">=" + cfg["min_python"],
+    install_requires=cfg["requirements"].split(),
+    extras_require={"dev": cfg["dev_requirements"].split()},
+    entry_points={
+        "console_scripts": cfg["console_scripts"].split(),
+        "nbdev": [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"],
+    },
+    zip_safe=False,
+)
