@@ -1,2 +1,74 @@
+.POSIX:
+# `make` lists what there is. What a target needs is installed into .venv first, once: the stamps .venv/.runtime and .venv/.develop
+# are made anew only when settings.ini or constraints.txt change.
+# With an environment of your own instead: make test BIN=/path/to/its/bin RUNTIME= DEVELOP=
 PY ?= python3
-BIN := .venv/bin
+BIN = .venv/bin
+RUNTIME = .venv/.runtime
+DEVELOP = .venv/.develop
+README = README.md
+NB = *
+
+RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
+# tests leave figures/ as it is; two processes share the cores, one thread each
+CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_FIGURES="$$PWD/build/figures"
+PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
+
+.PHONY: help demo test test-all lab export notebooks figures readme docs
+
+help: ## what there is (this list)
+	@sed -n 's/^\([a-z-]*\):.* ## /\1#/p' Makefile | awk -F '#' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+demo: $(RUNTIME) ## train a small Transformer, watch it learn to translate (minutes)
+	@$(RUN) annotated-transformer demo
+
+test: $(DEVELOP) ## the checks: every chapter runs, nothing is stale, all tests pass
+	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
+
+test-all: $(DEVELOP) ## also the slow ones: chapters' slow cells and tests of minutes
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" || status=1; exit $$status
+
+lab: $(DEVELOP) ## read and run the chapters in JupyterLab
+	@$(RUN) jupytext --quiet --sync nbs/*.ipynb
+	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/nbs/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
+
+export: $(DEVELOP) ## write annotated_transformer/ from the chapters
+	@$(RUN) nbdev_export
+
+notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=01_attention)
+	@$(RUN) jupytext --quiet --sync $$(ls nbs/$(NB).ipynb nbs/$(NB).py 2> /dev/null)
+	@$(RUN) jupytext --quiet --set-kernel python3 nbs/$(NB).ipynb
+	@$(RUN) nbdev_export
+	@$(RUN) jupyter nbconvert --log-level WARN --to notebook --execute --inplace --KernelManager.transport=ipc \
+		--ClearMetadataPreprocessor.enabled=True '--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' nbs/$(NB).ipynb
+	@$(RUN) nbdev_clean
+	@$(RUN) nbdev_export
+	@$(MAKE) -s readme
+
+figures: notebooks ## draw figures/ anew (a chapter draws its own as it runs)
+
+# the notebook is read in nbs/, the README one folder up: links lose their ../ or gain nbs/ (and jupytext's marks of cells go)
+readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
+	@mkdir -p build
+	@$(RUN) jupytext --quiet --to md --opt notebook_metadata_filter=-all -o build/index.md nbs/index.ipynb
+	@sed -e 's#](\([0-9a-z_]*\.ipynb\)#](nbs/\1#g' -e 's#](\.\./#](#g' -e '/^<!-- #[a-z]*region -->$$/d' build/index.md > $(README)
+
+docs: $(DEVELOP) ## the chapters as a website in _docs/ (needs Quarto)
+	@if command -v quarto > /dev/null; then $(RUN) nbdev_docs; else echo "make docs: Quarto is not installed (quarto.org), so nothing was built" >&2; fi
+
+.venv/.python:
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
+		echo "Python 3.11 or newer is needed; $(PY) is: $$($(PY) --version 2>&1). Name another: make PY=python3.12 ..." >&2; exit 1; }
+	@$(PY) -m venv .venv || { \
+		echo "$(PY) -m venv failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@touch $@
+
+.venv/.runtime: .venv/.python settings.ini setup.py constraints.txt
+	@echo "Installing PyTorch and a few libraries into .venv, this once"
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.develop: .venv/.python settings.ini setup.py constraints.txt
+	@echo "Installing PyTorch, JupyterLab, nbdev and the test tools into .venv, this once"
+	@$(PIP) -e '.[dev]'
+	@touch .venv/.runtime $@

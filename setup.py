@@ -19,7 +19,7 @@ setup(
     url=cfg["git_url"],
     keywords=cfg["keywords"],
     packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
-    package_data={cfg["lib_path"]: ["pretrained/**/*", "results/*.json"]},
+    package_data={cfg["lib_path"]: ["pretrained/**/*"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require={"dev": cfg["dev_requirements"].split()},

@@ -1,0 +1,414 @@
+"""The chapters as files: built, clean, complete and in their place.
+
+Each check returns its complaints, which say what to run or to change. The second half of this file breaks a small checkout in every
+way that the checks are there to find, and sees them find it.
+"""
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+KERNEL = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}}
+# a path of somebody's machine, not a part of an address on the web
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|tmp|work|private|var|opt|usr|mnt|srv)/[\w.]+|[A-Z]:\\\\?Users|site-packages")
+# hosts of package registries, in pieces so that this file holds none itself
+HOSTS = [".".join(host) for host in (
+    ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("deb", "debian", "org"),
+    ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("crates", "io"), ("proxy", "golang", "org"))]
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def text(lines: str | list[str]) -> str:
+    return lines if isinstance(lines, str) else "".join(lines)
+
+
+def sources(path: Path, kind: str) -> list[str]:
+    return [text(cell["source"]) for cell in read(path)["cells"] if cell["cell_type"] == kind]
+
+
+def directives(source: str) -> set[str]:
+    return {word.rstrip(":") for line in source.splitlines() if line.startswith("#|") for word in line[2:].split()[:1]}
+
+
+def parsed(source: str) -> ast.Module:
+    "The cell's syntax tree, its magics and shell lines left out; empty where it is no Python (nbdev_test tells of that)."
+    lines = [re.sub(r"^(\s*)(?:[%!].*|(\w+)\s*=\s*[%!].*)$", r"\1pass", line) for line in source.splitlines()]
+    try:
+        return ast.parse("" if source.startswith("%%") else "\n".join(lines))
+    except SyntaxError:
+        return ast.parse("")
+
+
+def called(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and name == getattr(node.func, "id", getattr(node.func, "attr", None))
+
+
+# --- one chapter ---------------------------------------------------------------------------------------------------------------------
+
+def opening(path: Path) -> Iterator[str]:
+    cell = read(path)["cells"][0]
+    if cell["cell_type"] != "markdown" or not re.fullmatch(r"# \S.*\n+> \S.*", text(cell["source"]).strip()):
+        yield "the first cell is to hold '# title' and one line '> ...', and no more: the website takes both from it and drops the rest"
+
+
+def executed(path: Path) -> Iterator[str]:
+    build = f"run: make notebooks NB={path.stem}"
+    code = [cell for cell in read(path)["cells"] if cell["cell_type"] == "code"]
+    if code and not any(cell["outputs"] for cell in code):
+        yield f"no cell has an output; {build}"
+    for cell in code:
+        source, first = text(cell["source"]), text(cell["source"]).strip().split("\n")[0]
+        for output in cell["outputs"]:
+            if output["output_type"] == "error":
+                yield f"an error is stored: {output['ename']}: {output['evalue']} (cell {cell['id']}: {first}); mend it, then {build}"
+            if output.get("name") == "stderr":
+                yield f"a warning is stored: {text(output['text']).strip()[:200]!r} (cell {cell['id']}: {first}); mend it, then {build}"
+        if cell["outputs"] or directives(source) & {"gpu", "eval"}:
+            continue
+        body = parsed(source).body
+        prints = any(isinstance(s, ast.Expr) and called(s.value, "print") and not s.value.keywords for s in body)
+        shows = body and isinstance(body[-1], ast.Expr) and called(body[-1].value, "show")
+        if prints or shows:
+            yield f"cell {cell['id']} ({first}) shows something, and its output is not there; {build}"
+
+
+def clean(path: Path) -> Iterator[str]:
+    if (metadata := read(path)["metadata"]) != KERNEL:
+        yield f"the notebook's metadata is to be its kernel alone, not {', '.join(metadata)}; run: make notebooks NB={path.stem}"
+    folder = path.parent.parent / "build" / f"clean-{path.stem}-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True)
+        copy = Path(shutil.copy(path, folder))
+        subprocess.run([BIN / "nbdev_clean", "--fname", copy], cwd=path.parent.parent, check=True, capture_output=True)
+        if copy.read_bytes() != path.read_bytes():
+            yield f"counts, metadata or layout that nbdev_clean takes out; run: .venv/bin/nbdev_clean --fname nbs/{path.name}"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def portable(path: Path) -> Iterator[str]:
+    for cell in read(path)["cells"]:
+        for output in cell.get("outputs", []):
+            pictures = {kind for kind in output.get("data", {}) if kind.startswith("image/")}
+            shown = {**output, "data": {k: v for k, v in output.get("data", {}).items() if k not in pictures}}
+            for found in MACHINE_PATH.findall(json.dumps(shown, ensure_ascii=False)):
+                yield f"the output of cell {cell['id']} names a path of this machine: {found}; print names or relative paths"
+
+
+def size(path: Path, limit: int = 3_000_000) -> Iterator[str]:
+    if path.stat().st_size > limit:
+        yield f"{path.stat().st_size:,} bytes, more than {limit:,}: fewer marks in its charts (or show(..., png=True))"
+
+
+def charts(path: Path) -> Iterator[str]:
+    for cell in read(path)["cells"]:
+        for output in cell.get("outputs", []):
+            kinds = {kind for kind in output.get("data", {}) if kind.startswith("application/vnd.vega")}
+            if kinds and (kinds != {"application/vnd.vegalite.v5+json"} or not output["data"].get("image/png")):
+                yield (f"the chart of cell {cell['id']} is stored as {', '.join(sorted(output['data']))}, where Vega-Lite 5 and a PNG are "
+                       "needed: show it with annotated_transformer.charts.show")
+
+
+def headings(path: Path) -> set[str]:
+    "The anchors that JupyterLab gives to the headings of a notebook or a markdown file."
+    markdown = sources(path, "markdown") if path.suffix == ".ipynb" else [path.read_text(encoding="utf-8")]
+    return {title.strip().replace(" ", "-") for source in markdown for title in re.findall(r"^#+ (.+)$", source, re.M)}
+
+
+def links(path: Path) -> Iterator[str]:
+    markdown = "\n\n".join(sources(path, "markdown")) if path.suffix == ".ipynb" else path.read_text(encoding="utf-8")
+    markdown = re.sub(r"^```.*?^```|`[^`\n]+`", "", markdown, flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)|(?:src|href)=\"([^\"]+)\"", markdown):
+        target = target[0] or target[1]
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = path.parent / name if name else path
+        if not file.exists():
+            yield f"the link to {target} leads nowhere"
+        elif anchor and anchor not in headings(file):
+            yield f"the link to {target} leads to a heading that {file.name} does not have"
+
+
+def mentions(path: Path) -> Iterator[str]:
+    for name in sorted(set(re.findall(r"\b\d\d_[a-z]\w*", "\n".join(sources(path, "markdown"))))):
+        if not (path.parent / f"{name}.ipynb").exists():
+            yield f"it names the chapter {name}, which is not there"
+
+
+def modules(nbs: Path) -> dict[str, str]:
+    "Which chapter exports which module."
+    return {match[1]: path.stem for path in sorted(nbs.glob("*.ipynb"))
+            for source in sources(path, "code") if (match := re.search(r"^#\| ?default_exp (\w+)", source, re.M))}
+
+
+def imported(source: str, package: str = "annotated_transformer") -> Iterator[str]:
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            yield from (alias.name for alias in node.names)
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        yield from (name.split(".")[1] for name in names if name.startswith(package + "."))
+
+
+def order(path: Path) -> Iterator[str]:
+    chapters = modules(path.parent)
+    for source in sources(path, "code"):
+        for module in imported(source):
+            if chapters.get(module, "") > path.stem:
+                yield f"it imports {module}, of the later chapter {chapters[module]}"
+
+
+CHAPTER_CHECKS = [opening, executed, clean, portable, size, charts, links, mentions, order]
+
+
+# --- the whole checkout --------------------------------------------------------------------------------------------------------------
+
+def exports(root: Path, tmp: Path) -> Iterator[str]:
+    "The package is what the chapters export: made anew in a copy, and compared."
+    package = "annotated_transformer"
+    shutil.copytree(root / "nbs", tmp / "nbs", ignore=shutil.ignore_patterns("*.py", "results", ".*"))
+    shutil.copy(root / "settings.ini", tmp)
+    (tmp / package).mkdir()
+    subprocess.run([BIN / "nbdev_export"], cwd=tmp, check=True, capture_output=True)
+    there, fresh = ({path.name: path.read_text(encoding="utf-8") for path in (folder / package).glob("*.py")} for folder in (root, tmp))
+    for name in sorted(there.keys() | fresh.keys()):
+        if there.get(name) != fresh.get(name):
+            what = "is missing" if name not in there else "has no chapter" if name not in fresh else "is not what its chapter exports"
+            yield f"{package}/{name} {what}; run: make export" + (f", and remove {name}" if name not in fresh else "")
+
+
+def readme(root: Path, tmp: Path) -> Iterator[str]:
+    made = subprocess.run(["make", "-s", "readme", f"README={tmp / 'README.md'}", f"BIN={BIN}", "DEVELOP="], cwd=root, text=True,
+                          capture_output=True, env={**os.environ, "MAKEFLAGS": ""})
+    if made.returncode:
+        yield f"make readme failed: {made.stderr}"
+    elif not (root / "README.md").exists() or (root / "README.md").read_bytes() != (tmp / "README.md").read_bytes():
+        yield "README.md is not what nbs/index.ipynb gives; run: make readme"
+    else:
+        yield from (f"README.md: {complaint}" for complaint in links(root / "README.md"))
+
+
+def contents(root: Path, tmp: Path) -> Iterator[str]:
+    index = "\n".join(sources(root / "nbs" / "index.ipynb", "markdown"))
+    for path in sorted((root / "nbs").glob("[0-9]*.ipynb")):
+        if f"]({path.name})" not in index:
+            yield f"index.ipynb has no link to {path.name}: add it to the map of chapters"
+
+
+def pattern(node: ast.AST) -> str | None:
+    "A regular expression for a string or an f-string, None for anything else."
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.escape(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(pattern(value) or r"[\w.-]+" for value in node.values)
+    return None
+
+
+def figures(root: Path, tmp: Path) -> Iterator[str]:
+    "Every show(chart, 'name') has its file, and every file its show."
+    files = {path.name for path in (root / "figures").glob("*") if not path.name.startswith(".")}
+    known = set()
+    for path in sorted((root / "nbs").glob("*.ipynb")):
+        for source in sources(path, "code"):
+            nodes = list(ast.walk(parsed(source)))
+            for call in (node for node in nodes if called(node, "show")):
+                options = {keyword.arg: keyword.value for keyword in call.keywords}
+                name = call.args[1] if len(call.args) > 1 else options.get("name")
+                png = call.args[2] if len(call.args) > 2 else options.get("png")
+                suffix = "png" if getattr(png, "value", False) else "svg"
+                if name is None or (isinstance(name, ast.Constant) and name.value is None):
+                    continue
+                # a name that the cell works out is taken from the strings in the cell
+                wanted = [pattern(name)] if pattern(name) else [p for node in nodes if (p := pattern(node))]
+                found = {file for file in files for p in wanted if re.fullmatch(rf"{p}\.{suffix}", file)}
+                known |= found
+                if not found and pattern(name):
+                    yield f"figures/ does not have {ast.unparse(name)} (.{suffix}) of {path.name}; run: make notebooks NB={path.stem}"
+            known |= files & {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    for file in sorted(files - known):
+        yield f"no chapter draws figures/{file}: remove it"
+
+
+def tracked(root: Path) -> list[Path]:
+    "The files that belong to the checkout: git's, and those it would take; all of them where there is no git."
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True)
+    inside = (root / ".git").exists() and listed.returncode == 0
+    paths = [root / name for name in listed.stdout.split("\0") if name] if inside else list(root.rglob("*"))
+    return [path for path in paths if path.is_file()]
+
+
+def registries(root: Path, tmp: Path) -> Iterator[str]:
+    hosts = re.compile("|".join(map(re.escape, HOSTS)))
+    for path in tracked(root):
+        for host in sorted(set(hosts.findall(path.read_bytes().decode("utf-8", "ignore")))):
+            yield f"{path.relative_to(root)} names the package registry {host}: leave the choice of a registry to whoever installs"
+
+
+def records(root: Path, tmp: Path) -> Iterator[str]:
+    for path in sorted((root / "nbs" / "results").rglob("*.json")):
+        for found in MACHINE_PATH.findall(path.read_text(encoding="utf-8")):
+            yield f"nbs/results/{path.name} names a path of the machine that wrote it: {found}"
+
+
+CHECKOUT_CHECKS = [exports, readme, contents, figures, registries, records]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "nbs").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_chapter(path: Path):
+    complaints = [f"nbs/{path.name}: {complaint}" for check in CHAPTER_CHECKS for complaint in check(path)]
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+@pytest.mark.parametrize("check", CHECKOUT_CHECKS, ids=lambda check: check.__name__)
+def test_checkout(check: Callable, tmp_path: Path):
+    complaints = list(check(ROOT, tmp_path))
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+# --- the checks can fail -------------------------------------------------------------------------------------------------------------
+
+def markdown(source: str, number: int) -> dict:
+    return {"cell_type": "markdown", "id": f"{number:08x}", "metadata": {}, "source": source.splitlines(True)}
+
+
+def code(source: str, number: int, *outputs: dict) -> dict:
+    return {"cell_type": "code", "execution_count": None, "id": f"{number:08x}", "metadata": {}, "outputs": list(outputs),
+            "source": source.splitlines(True)}
+
+
+def printed(line: str, name: str = "stdout") -> dict:
+    return {"name": name, "output_type": "stream", "text": [line + "\n"]}
+
+
+CHART = {"data": {"application/vnd.vegalite.v5+json": {"mark": "bar"}, "image/png": "iVBORw0KGgo=", "text/plain": ["<a chart>"]},
+         "execution_count": None, "metadata": {}, "output_type": "execute_result"}
+
+
+def write(path: Path, *cells: dict, **metadata) -> None:
+    nb = {"cells": list(cells), "metadata": metadata or KERNEL, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def good(tmp_path_factory) -> Path:
+    "A checkout of two chapters and an index, with nothing wrong."
+    root = tmp_path_factory.mktemp("good")
+    for folder in ("nbs/results", "figures", "annotated_transformer"):
+        (root / folder).mkdir(parents=True)
+    for name in ("settings.ini", "Makefile"):
+        shutil.copy(ROOT / name, root)
+    write(root / "nbs/00_one.ipynb", markdown("# One\n> The first chapter.", 1), code("#| default_exp one", 2),
+          code("#| export\ndef one() -> int:\n    return 1", 3), code("assert one() == 1\nprint(one())", 4, printed("1")))
+    write(root / "nbs/01_two.ipynb", markdown("# Two\n> The second chapter.", 1), code("#| default_exp two", 2),
+          code("#| export\nfrom annotated_transformer.one import one", 3), markdown("## A picture\nAs in [one](00_one.ipynb#One), `00_one`.", 4),
+          code('show(chart, "bars")', 5, CHART), code("print(one() + 1)", 6, printed("2")))
+    write(root / "nbs/index.ipynb", markdown("# All\n> Two chapters.", 1), markdown("[One](00_one.ipynb), [two](01_two.ipynb), "
+          "[the picture](01_two.ipynb#A-picture), ![bars](../figures/bars.svg), [the web](https://example.com/home/x/)", 2),
+          code("print(3)", 3, printed("3")))
+    (root / "figures/bars.svg").write_text("<svg/>")
+    (root / "nbs/results/run.json").write_text('{"command": "train runs/x --data ../shared/data"}')
+    subprocess.run([BIN / "nbdev_export"], cwd=root, check=True, capture_output=True)
+    subprocess.run(["make", "-s", "readme", f"BIN={BIN}", "DEVELOP="], cwd=root, check=True, env={**os.environ, "MAKEFLAGS": ""})
+    shutil.rmtree(root / "build")
+    return root
+
+
+@pytest.fixture
+def checkout(good: Path, tmp_path: Path) -> Path:
+    "A copy of it, to be broken."
+    return Path(shutil.copytree(good, tmp_path / "checkout"))
+
+
+def complaints_of(check: Callable, root: Path, tmp: Path) -> list[str]:
+    if check in CHECKOUT_CHECKS:
+        tmp.mkdir()
+        return list(check(root, tmp))
+    return [complaint for path in sorted((root / "nbs").glob("*.ipynb")) for complaint in check(path)]
+
+
+def replaced(name: str, old: str, new: str) -> Callable:
+    def change(root: Path):
+        before = (root / name).read_text(encoding="utf-8")
+        assert old in before
+        (root / name).write_text(before.replace(old, new, 1), encoding="utf-8")
+    return change
+
+
+def edited(**changes) -> Callable:
+    "Change the last cell of the second chapter."
+    def change(root: Path):
+        nb = read(root / "nbs/01_two.ipynb")
+        nb["cells"][-1] |= changes
+        write(root / "nbs/01_two.ipynb", *nb["cells"])
+    return change
+
+
+def output(**changes) -> Callable:
+    return edited(outputs=[{**CHART, "data": changes.pop("data"), **changes}])
+
+
+FAULTS = {
+    "no title": (opening, replaced("nbs/00_one.ipynb", "# One", "One")),
+    "more than the title": (opening, replaced("nbs/00_one.ipynb", "first chapter.", "first chapter.\\n\\nAnd so on.")),
+    "an error": (executed, edited(outputs=[{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}])),
+    "a warning": (executed, edited(outputs=[printed("UserWarning: no", "stderr")])),
+    "not executed at all": (executed, lambda root: write(root / "nbs/00_one.ipynb", markdown("# One\n> x", 1), code("assert 1", 2))),
+    "a print without its output": (executed, edited(outputs=[])),
+    "a chart without its output": (executed, edited(source=["show(chart)"], outputs=[])),
+    "an execution count": (clean, edited(execution_count=7)),
+    "a cell's metadata": (clean, edited(metadata={"collapsed": True})),
+    "the notebook's metadata": (clean, replaced("nbs/00_one.ipynb", '"metadata": {\n  "kernelspec"', '"metadata": {\n  "jupytext": {},\n  "kernelspec"')),
+    "an object's address": (clean, edited(outputs=[printed("<object at 0x7f0012345678>")])),
+    "a path printed": (portable, edited(outputs=[printed("saved /home/someone/figures/x.svg")])),
+    "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
+    "too large": (size, edited(source=["#" * 3_000_001])),
+    "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {}, "text/plain": ["a chart"]})),
+    "a chart of Vega-Lite 6": (charts, output(data={"application/vnd.vegalite.v6+json": {}, "image/png": "iVBORw0KGgo="})),
+    "a dead link": (links, replaced("nbs/01_two.ipynb", "(00_one.ipynb", "(00_won.ipynb")),
+    "a dead anchor": (links, replaced("nbs/01_two.ipynb", "#One)", "#Won)")),
+    "a chapter that is not there": (mentions, replaced("nbs/01_two.ipynb", "`00_one`", "`00_won`")),
+    "an import from a later chapter": (order, replaced("nbs/00_one.ipynb", "return 1", "from annotated_transformer.two import one")),
+    "the same, otherwise written": (order, replaced("nbs/00_one.ipynb", "assert one() == 1", "from annotated_transformer import two")),
+    "a stale export": (exports, replaced("nbs/00_one.ipynb", "return 1", "return 2")),
+    "a module edited by hand": (exports, replaced("annotated_transformer/one.py", "return 1", "return 2")),
+    "a module without a chapter": (exports, lambda root: (root / "annotated_transformer/three.py").write_text("")),
+    "a chapter without its module": (exports, lambda root: (root / "annotated_transformer/two.py").unlink()),
+    "another version": (exports, replaced("settings.ini", "version = ", "version = 9.")),
+    "a stale README": (readme, replaced("nbs/index.ipynb", "# All", "# Everything")),
+    "no README": (readme, lambda root: (root / "README.md").unlink()),
+    "a dead link in README": (readme, lambda root: (root / "figures/bars.svg").unlink()),
+    "a chapter that the index leaves out": (contents, replaced("nbs/index.ipynb", "[two](01_two.ipynb)", "two")),
+    "a picture that is not drawn": (figures, lambda root: (root / "figures/bars.svg").unlink()),
+    "a picture that no chapter draws": (figures, lambda root: (root / "figures/old.svg").write_text("")),
+    "a picture of the other kind": (figures, lambda root: (root / "figures/bars.png").write_text("")),
+    "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),
+    "a path in a record": (records, replaced("nbs/results/run.json", "../shared", "/home/someone/shared")),
+}
+
+
+@pytest.mark.parametrize("check", CHAPTER_CHECKS + CHECKOUT_CHECKS, ids=lambda check: check.__name__)
+def test_a_good_checkout_passes(check: Callable, checkout: Path, tmp_path: Path):
+    assert complaints_of(check, checkout, tmp_path / "check") == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_checks_can_fail(fault: str, checkout: Path, tmp_path: Path):
+    check, change = FAULTS[fault]
+    change(checkout)
+    assert complaints_of(check, checkout, tmp_path / "check"), f"{check.__name__} did not see {fault}"
+
+
+def test_every_check_is_seen_to_fail():
+    assert {check for check, _ in FAULTS.values()} == set(CHAPTER_CHECKS + CHECKOUT_CHECKS)

@@ -1,0 +1,163 @@
+"""The package as others get it: built, installed into an environment that has its run-time dependencies and nothing else, used elsewhere."""
+import importlib.metadata as metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+from collections.abc import Callable
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+pytestmark = pytest.mark.xdist_group("package")  # one process builds and installs for all of these
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "tyro", "nbdev", "fastcore", "IPython"]
+
+
+def settings() -> dict[str, str]:
+    config = ConfigParser(delimiters=["="], interpolation=None)
+    config.read(ROOT / "settings.ini", encoding="utf-8")
+    return dict(config["DEFAULT"])
+
+
+def closure(requirements: list[str]) -> list[metadata.Distribution]:
+    "The installed distributions that `requirements` need, and those that they need in their turn."
+    found, waiting = {}, [Requirement(r) for r in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        key = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if key not in found:
+            found[key] = metadata.distribution(requirement.name)
+            for needed in map(Requirement, found[key].requires or []):
+                if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in {""} | requirement.extras):
+                    waiting.append(needed)
+    return list({name: distribution for (name, _), distribution in found.items()}.values())
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    "The wheel, built from the source distribution, built from what belongs to the package in the checkout."
+    tmp = tmp_path_factory.mktemp("build")
+    source = tmp / "source"
+    shutil.copytree(ROOT / "annotated_transformer", source / "annotated_transformer", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    build = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", build, "build_sdist", tmp], cwd=source, check=True, capture_output=True)
+    with tarfile.open(next(tmp.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp / "unpacked", filter="data")
+    subprocess.run([sys.executable, "-c", build, "build_wheel", tmp], cwd=next((tmp / "unpacked").iterdir()), check=True, capture_output=True)
+    return next(tmp.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def run(wheel: Path, tmp_path_factory) -> Callable:
+    "`run(command, ...)` runs a command of the fresh environment in an empty folder and gives its standard output."
+    tmp = tmp_path_factory.mktemp("installed")
+    venv.create(tmp / "env", with_pip=False)
+    python = tmp / "env/bin/python"
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet", "--no-deps", "--no-index",
+                    wheel], check=True, capture_output=True)
+    # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second time
+    dependencies = tmp / "dependencies"
+    dependencies.mkdir()
+    for distribution in closure(settings()["requirements"].split()):
+        for top in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
+            if not (dependencies / top).exists():
+                (dependencies / top).symlink_to(Path(distribution.locate_file(top)).absolute())
+    site = next((tmp / "env/lib").glob("python*/site-packages"))
+    (site / "dependencies.pth").write_text(f"{dependencies}\n")
+    (tmp / "elsewhere").mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+    def run(*command: str) -> str:
+        done = subprocess.run([python.parent / command[0], *command[1:]], cwd=tmp / "elsewhere", env=env, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_forward_pass(run):
+    run("python", "-I", "-c", f"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import annotated_transformer
+from annotated_transformer.model import BASE, Transformer
+
+assert Path(annotated_transformer.__file__).is_relative_to(sys.prefix), annotated_transformer.__file__
+assert annotated_transformer.__version__ == {settings()["version"]!r}
+model = Transformer(replace(BASE, vocab_size=11, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8))
+logits = model(torch.randint(4, 11, (3, 7)), torch.randint(4, 11, (3, 5)))
+assert logits.shape == (3, 5, 11) and logits.isfinite().all()
+logits.sum().backward()
+loaded = set({HEAVY}) & set(sys.modules)
+assert not loaded, loaded
+""")
+
+
+def test_imports_are_light(run):
+    "Each module loads PyTorch and little else; the command line has its parser, too."
+    modules = sorted(path.stem for path in (ROOT / "annotated_transformer").glob("*.py") if not path.stem.startswith("_"))
+    modules.sort(key=lambda name: name == "cli")
+    printed = run("python", "-I", "-c", f"""
+import importlib, sys
+for module in {modules}:
+    importlib.import_module("annotated_transformer." + module)
+    for name in {HEAVY}:
+        if name in sys.modules and (module, name) != ("cli", "tyro"):
+            print(f"annotated_transformer.{{module}} loads {{name}}: import it in the function that uses it")
+            sys.modules.pop(name)
+""")
+    assert not printed, printed
+
+
+def test_console_script(run):
+    printed = run("annotated-transformer", "--help")
+    in_readme = re.findall(r"annotated-transformer (\w+)(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    for command in ("prepare", "train", "translate", "evaluate", "demo"):
+        assert command in printed
+        told = run("annotated-transformer", command, "--help")
+        assert "usage" in told.lower()
+        for option in {option for name, line in in_readme if name == command for option in re.findall(r" (--\w[\w-]*)", line)}:
+            assert option in told, f"README.md has `annotated-transformer {command} ... {option}`, which there is not"
+
+
+def test_the_environment_holds_no_tools(run):
+    "The tests above mean what they say: nothing of the developer's environment can be reached."
+    reached = run("python", "-I", "-c", """
+import importlib.util, sys
+for name in ("nbdev", "fastcore", "datasets", "IPython", "jupytext", "pytest"):
+    if importlib.util.find_spec(name):
+        print(name)
+""")
+    assert not reached, reached
+
+
+def pinned() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines if line and not line.startswith("#"))}
+
+
+def test_constraints_fit_the_requirements():
+    versions = pinned()
+    for text in (settings()["requirements"] + " " + settings()["dev_requirements"]).split():
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), f"constraints.txt does not fit {text}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the pins were made on Linux; other systems need a few packages of their own")
+def test_constraints_are_whole():
+    "Every distribution that is installed for the project is pinned, so that `make` sets up the same tomorrow."
+    needed = closure((settings()["requirements"] + " " + settings()["dev_requirements"]).split())
+    names = {canonicalize_name(d.metadata["Name"]) for d in needed if not re.match(r"nvidia-|triton|cuda-", d.metadata["Name"])}
+    assert names <= pinned().keys(), f"constraints.txt lacks {', '.join(sorted(names - pinned().keys()))}"
