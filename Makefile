@@ -39,8 +39,10 @@ notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, execut
 	@$(RUN) jupytext --quiet --sync $$(ls nbs/$(NB).ipynb nbs/$(NB).py 2> /dev/null)
 	@$(RUN) jupytext --quiet --set-kernel python3 nbs/$(NB).ipynb
 	@$(RUN) nbdev_export
-	@$(RUN) jupyter nbconvert --log-level WARN --to notebook --execute --inplace --KernelManager.transport=ipc \
-		--ClearMetadataPreprocessor.enabled=True '--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' nbs/$(NB).ipynb
+	@mkdir -p build && echo "executing nbs/$(NB).ipynb"
+	@$(RUN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
+		'--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' nbs/$(NB).ipynb 2> build/execute.log \
+		|| { cat build/execute.log >&2; exit 1; }
 	@$(RUN) nbdev_clean
 	@$(RUN) nbdev_export
 	@$(MAKE) -s readme

@@ -589,7 +589,7 @@ def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_rat
     """
     if tgt not in WMT14_PAIRS:
         raise InputError(f"tgt {tgt!r}: the paper's data are from English to German (de) and to French (fr)")
-    found, files, rows, subsets = {}, {}, {}, {}
+    cleaning, found, files, rows, subsets = Cleaning(max_words, max_ratio, strict), {}, {}, {}, {}
     if source is None:
         rows["train"] = hub_pairs("wmt/wmt14", f"{tgt}-en", "train", "en", tgt, True, WMT14_PAIRS[tgt])
     else:
@@ -604,5 +604,4 @@ def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_rat
             subsets[f"newstest2014_{path.name.split('.')[-2]}"] = ("newstest2014", path)
     elif tgt == "de":
         files["newstest2014_filtered_2737"] = sacrebleu_files("wmt14", "en-de")
-    cleaning = Cleaning(max_words, max_ratio, strict)
     return from_files(folder, "wmt14", ("en", tgt), files, cleaning, overwrite, rows=rows, subsets=subsets)

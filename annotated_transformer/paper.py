@@ -102,10 +102,13 @@ Transformer (big)          |    | *28.4* | *41.8*  | 2.3e19   | <
 
 # %% ../nbs/00_paper.ipynb #ce5c8112
 TABLES[3] = PaperTable(
-    "Table 3", "variations of the base model on newstest2013, English-German; an empty cell is as in base; perplexities are per word piece",
-    ("row", "N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "eps_ls", "train_steps", "ppl", "bleu", "params_millions", "note"),
-    "<tr><th><th><i>N</i><th><i>d</i><sub>model</sub><th><i>d</i><sub>ff</sub><th><i>h</i><th><i>d<sub>k</sub></i><th><i>d<sub>v</sub></i>"
-    "<th><i>P<sub>drop</sub></i><th><i>ϵ<sub>ls</sub></i><th>train<br>steps<th>PPL<br>(dev)<th>BLEU<br>(dev)<th>params<br>×10⁶</tr>", """
+    "Table 3", "variations of the base model on newstest2013, English-German; an empty cell is as in base; "
+    "perplexities are per word piece",
+    ("row", "N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "eps_ls", "train_steps", "ppl", "bleu",
+     "params_millions", "note"),
+    "<tr><th><th><i>N</i><th><i>d</i><sub>model</sub><th><i>d</i><sub>ff</sub><th><i>h</i><th><i>d<sub>k</sub></i>"
+    "<th><i>d<sub>v</sub></i><th><i>P<sub>drop</sub></i><th><i>ϵ<sub>ls</sub></i><th>train<br>steps<th>PPL<br>(dev)"
+    "<th>BLEU<br>(dev)<th>params<br>×10⁶</tr>", """
 base | 6 | 512  | 2048 | 8  | 64  | 64  | 0.1 | 0.1 | 100K | 4.92 | 25.8 | 65
 ---
 A1   |   |      |      | 1  | 512 | 512 |     |     |      | 5.29 | 24.9 |
@@ -159,10 +162,11 @@ Dyer et al. (2016)             | 8  | generative      | 93.3
 
 # %% ../nbs/00_paper.ipynb #43356247
 TABLES["appendix"] = PaperTable(
-    "The appendix's table", "attention over parameters (AOP) in the place of the feed-forward networks, on newstest2013, English-German",
+    "The appendix's table", "attention over parameters (AOP) in the place of the feed-forward networks, "
+    "on newstest2013, English-German",
     ("row", "d_model", "d_ff", "h_p", "d_pk", "d_pv", "n_p", "ppl", "bleu", "params_millions", "training_hours"),
-    "<tr><th><th><i>d</i><sub>model</sub><th><i>d</i><sub>ff</sub><th><i>h<sub>p</sub></i><th><i>d<sub>pk</sub></i><th><i>d<sub>pv</sub></i>"
-    "<th><i>n<sub>p</sub></i><th>PPL<br>(dev)<th>BLEU<br>(dev)<th>params<br>×10⁶<th>training<br>time</tr>", """
+    "<tr><th><th><i>d</i><sub>model</sub><th><i>d</i><sub>ff</sub><th><i>h<sub>p</sub></i>"
+    "<th><i>d<sub>pk</sub></i><th><i>d<sub>pv</sub></i><th><i>n<sub>p</sub></i><th>PPL<br>(dev)<th>BLEU<br>(dev)<th>params<br>×10⁶<th>training<br>time</tr>", """
 base | 512 | 2048 |    |    |    |      | 4.92   | 25.8   | 65 | 12 hours
 ---
 AOP₁ | 512 |      | 8  | 64 | 64 | 1536 | 4.92   | 25.5   | 65 | 16 hours
@@ -171,7 +175,7 @@ AOP₂ | 512 |      | 16 | 64 | 64 | 512  | *4.86* | *25.9* | 65 | 16 hours
 
 # %% ../nbs/00_paper.ipynb #d44cc475
 def table(n: int | str, filled: bool = False):
-    """Table `n` (1 to 4, or "appendix") as a pandas DataFrame; an empty cell is missing (`pd.NA`), whole numbers stay whole.
+    """Table `n` (1 to 4, or "appendix") as a pandas DataFrame; an empty cell is `pd.NA`, whole numbers stay whole.
 
     `filled` gives Table 3 with the empty cells taken from base, as its caption says. A `ValueError` says what there is.
     """
@@ -215,7 +219,7 @@ def _html(table: PaperTable) -> str:
                 continue
             if i == 0 and re.fullmatch(r"[A-E]\d?", cell):  # the rows of a group share one label
                 cell, label = (f"({cell[0]})" if cell[0] != label else ""), cell[0]
-            cell = re.sub(r"e(\d+)\b", r"·10<sup>\1</sup>", cell.replace("&", "&amp;")) if "flops_en_de" in table.columns else cell
+            cell = re.sub(r"(?<=\d)e(\d+)", r"·10<sup>\1</sup>", cell.replace("&", "&amp;"))
             cell = re.sub(r"^\*(.*)\*$", r"<b>\1</b>", cell)
             span = 1 + len(list(itertools.takewhile(lambda c: c == "<", cells[i + 1:])))
             style = f"text-align:{'left' if i == 0 else 'center'};" + (f"border-top:{edge};" if ruled else "")
@@ -223,8 +227,8 @@ def _html(table: PaperTable) -> str:
         body.append(f"<tr>{''.join(shown)}</tr>")
         ruled = False
     heading = re.sub(r"<th( [^>]*)?>", r'<th\1 style="text-align:center;vertical-align:bottom">', table.heading)
-    return (f'<table style="border-top:{edge};border-bottom:{edge}"><caption style="caption-side:top;text-align:left"><b>{table.name}</b>: '
-            f"{table.about}.</caption><thead>{heading}</thead><tbody>{''.join(body)}</tbody></table>")
+    return (f'<table style="border-top:{edge};border-bottom:{edge}"><caption style="caption-side:top;text-align:left">'
+            f"<b>{table.name}</b>: {table.about}.</caption><thead>{heading}</thead><tbody>{''.join(body)}</tbody></table>")
 
 # %% ../nbs/00_paper.ipynb #b81d30df
 _MAP = """
@@ -255,8 +259,8 @@ appendix | Attention Visualizations                     | 18_attention_figures
 appendix | Two Feed-Forward Layers = Attention over Parameters | 02_feed_forward, 17_variations
 """
 # (number, title, notebooks); "appendix" stands for the two sections that have no number
-SECTIONS = tuple((number, title, tuple(chapters.split(", ")))
-                 for number, title, chapters in ([cell.strip() for cell in line.split("|")] for line in _MAP.strip().splitlines()))
+_LINES = [[cell.strip() for cell in line.split("|")] for line in _MAP.strip().splitlines()]
+SECTIONS = tuple((number, title, tuple(chapters.split(", "))) for number, title, chapters in _LINES)
 
 # %% ../nbs/00_paper.ipynb #d93b4f1f
 ENVIRONMENT = "ANNOTATED_TRANSFORMER_PAPER"
@@ -280,11 +284,11 @@ def _unpack(data: bytes, name: str) -> dict[str, str]:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
                 data = file.read(LIMIT + 1)
         if len(data) > LIMIT:
-            raise PaperUnavailable(f"{name}: more than {LIMIT >> 20} MiB unpacked, so it is not read; is it the source of 1706.03762?")
+            raise PaperUnavailable(f"{name}: more than {LIMIT >> 20} MiB unpacked, so it is not read")
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             members = [m for m in archive if m.isreg() and m.name.endswith(".tex")]
             if sum(m.size for m in members) > LIMIT:  # a sparse member can claim more than the archive holds
-                raise PaperUnavailable(f"{name}: more than {LIMIT >> 20} MiB unpacked, so it is not read; is it the source of 1706.03762?")
+                raise PaperUnavailable(f"{name}: more than {LIMIT >> 20} MiB unpacked, so it is not read")
             return {posixpath.normpath(m.name): _decode(archive.extractfile(m).read()) for m in members}
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise PaperUnavailable(f"{name}: not a whole tar.gz archive ({_line(error)}); fetch it anew from {URL}") from error
@@ -317,14 +321,15 @@ def _load(path: Path) -> tuple[dict[str, str], str | None]:
             raise FileNotFoundError("no such file")
         return files, None if path.is_dir() else path.name
     except OSError as error:
-        raise PaperUnavailable(f"{path}: cannot be read ({error.strerror or _line(error)}); name an archive, a folder or a .tex file") from error
+        raise PaperUnavailable(f"{path}: cannot be read ({error.strerror or _line(error)}); "
+                               "name an archive, a folder or a .tex file") from error
 
 
 def _fetch() -> dict[str, str]:
     "The copy that arXiv gives, put into the cache."
-    cache = cache_path()
+    cache, request = cache_path(), urllib.request.Request(URL, headers={"User-Agent": "annotated-transformer"})
     try:
-        with urllib.request.urlopen(urllib.request.Request(URL, headers={"User-Agent": "annotated-transformer"}), timeout=20) as reply:
+        with urllib.request.urlopen(request, timeout=20) as reply:
             data = reply.read(LIMIT + 1)
     except (OSError, http.client.HTTPException) as error:
         raise PaperUnavailable(f"No readable copy of the paper is here and {URL} cannot be reached ({_line(error)}); download it elsewhere, then "
@@ -423,11 +428,12 @@ _PICTURED = re.compile(r"\\begin\{(tabular\*?)\}.*?\\end\{\1\}"
                        r"|(?<!\\)\$(?P<d>.+?)(?<!\\)\$|\\\((?P<e>.+?)\\\)", re.DOTALL)
 _WRAP = {"emph": "*", "textit": "*", "textbf": "**", "texttt": "`", "footnote": (" (", ")"), "paragraph": ("\n\n**", "** "),
          "url": ("<", ">"), "thanks": (" (", ")"), "textsc": "", "mbox": "", "includegraphics": ("[picture: ", "]")}
-_SIMPLE = [(r"\\cite\w*\*?\s*(?:\[[^\]]*\])*\{([^}]*)\}", r"[\1]"), (r"\\(?:vspace|hspace|bibliographystyle|bibliography|marginpar|rule)\*?\{[^}]*\}", ""),
+_SIMPLE = [(r"\\cite\w*\*?\s*(?:\[[^\]]*\])*\{([^}]*)\}", r"[\1]"),
+           (r"\\(?:vspace|hspace|bibliographystyle|bibliography|marginpar|rule)\*?\{[^}]*\}", ""),
            (r"\\(?:begin|end)\{(?:itemize|enumerate|center|figure|table|minipage|quote)\*?\}(?:\[[^\]]*\])?(?:\{[^}]*\})*", ""),
            (r"\\(?:centering|newpage|pagebreak|clearpage|small|noindent|maketitle|bigskip|medskip|smallskip)\b", ""),
-           (r"\\item\b\s*", "\n- "), (r"\\\\(?:\[[^\]]*\])?", "  \n"), (r"(?<!\\)~", " "), (r"``|''", '"'), (r"\\([&%#])", r"\1"), (r"(?<!-)---(?!-)", "—"),
-           (r"(?<!-)--(?!-)", "–"), (r"(?<![\w\]}\\])\{([^{}]*)\}", r"\1"), (r"(?m)^[ \t]+", "")]
+           (r"\\item\b\s*", "\n- "), (r"\\\\(?:\[[^\]]*\])?", "  \n"), (r"(?<!\\)~", " "), (r"``|''", '"'), (r"\\([&%#])", r"\1"),
+           (r"(?<!-)---(?!-)", "—"), (r"(?<!-)--(?!-)", "–"), (r"(?<![\w\]}\\])\{([^{}]*)\}", r"\1"), (r"(?m)^[ \t]+", "")]
 
 
 def _markdown(text: str, labels: dict[str, str]) -> str:

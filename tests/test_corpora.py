@@ -73,7 +73,7 @@ def test_line_n_stays_line_n(tmp_path):
     corpus = file_corpus(tmp_path / "out", "en", "de", [tmp_path / "a.en", tmp_path / "a.de"],
                          dev=put_pairs(tmp_path, "d", PAIRS), test=put_pairs(tmp_path, "t", PAIRS))
     assert list(corpus.pairs("train")) == [(f"a b {i}", f"z {i}") for i in range(len(marks))]
-    assert len(corpus.path("train", "src").read_text(newline="").splitlines()) == len(marks)  # now for every tool
+    assert len(corpus.path("train", "src").read_bytes().decode().splitlines()) == len(marks)  # now for every tool
 
 
 def test_a_gzip_file_of_any_name_is_read(tmp_path):
@@ -103,7 +103,7 @@ def test_strict_makes_an_odd_pair_an_error_with_file_and_line(tmp_path, split, p
     assert tree(tmp_path) == before
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=60))
 def test_normalise_gives_one_line_and_touches_only_white_space(text):
     clean = normalise(text)
@@ -112,8 +112,8 @@ def test_normalise_gives_one_line_and_touches_only_white_space(text):
 
 
 def test_text_does_not_pile_up_in_memory(tmp_path):
-    src = put(tmp_path / "a.en", "".join(f"sentence number {i} and a good many words to make it longer\n" for i in range(40_000)))
-    tgt = put(tmp_path / "a.de", "".join(f"Satz Nummer {i} und ziemlich viele Woerter , damit er laenger wird\n" for i in range(40_000)))
+    src = put(tmp_path / "a.en", "".join(f"sentence {i} {'word' * 500}\n" for i in range(2_000)))
+    tgt = put(tmp_path / "a.de", "".join(f"Satz {i} {'Wort' * 500}\n" for i in range(2_000)))
     tracemalloc.start()
     file_corpus(tmp_path / "out", "en", "de", [src, tgt], holdout=10)
     peak = tracemalloc.get_traced_memory()[1]
@@ -123,7 +123,7 @@ def test_text_does_not_pile_up_in_memory(tmp_path):
 
 # --- holding out -------------------------------------------------------------------------------------------------------------
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from("uvw")), min_size=30, max_size=60), st.randoms())
 def test_no_source_sentence_is_on_two_sides(pairs, random):
     pairs = pairs + [(letter, "x") for letter in "abcdefghij"]
@@ -148,12 +148,6 @@ def test_held_out_sentences_leave_training_with_all_their_translations(tmp_path)
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------------------
-
-def broken(make):
-    def case(folder, good):
-        return make(folder, good[0], good[1])
-    return case
-
 
 BAD = {  # what the three splits are given: (folder, good source, good target) -> arguments, and what must be said
     "empty file": (lambda d, a, b: dict(train=[put(d / "x.en", ""), b]), r"x\.en is empty: give"),
