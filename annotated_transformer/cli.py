@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COMMANDS', 'USAGE', 'keep_memory', 'say', 'prepare', 'train_command', 'differences', 'arriving_lines', 'translate',
-           'evaluate', 'read_lines', 'demo', 'parse', 'main']
+           'evaluate', 'keep_scores', 'read_lines', 'demo', 'parse', 'main']
 
 # %% ../nbs/21_command_line.ipynb #120fda0c
 import contextlib
@@ -28,7 +28,7 @@ from .attention_figures import head_view
 from .batching import encode_corpus
 from .corpora import Corpus, InputError
 from .model import TransformerConfig
-from .runs import Run, make_record, write_json
+from .runs import Run, write_json
 from .training import PRESETS, TrainingConfig, start_run
 from .training import train as train_run
 from .vocabulary import BytePairVocabulary, WordPieceVocabulary, load_vocabulary
@@ -40,7 +40,7 @@ def keep_memory() -> None:
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
-        libc.mallopt(-1, 1 << 31 - 1)  # M_TRIM_THRESHOLD
+        libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
 
 
 def say(text: str) -> None:
@@ -91,7 +91,7 @@ def prepare(
         made = corpora.multi30k(folder, source, src, tgt)
     else:
         made = corpora.wmt14(folder, tgt, source)
-    sizes = {"files": 8000, "grammar": 600, "multi30k": 8000, "wmt14": 37000 if vocabulary == "bpe" else 32000}
+    sizes = {"files": 8000, "grammar": 1200, "multi30k": 8000, "wmt14": 37000 if vocabulary == "bpe" else 32000}
     size = vocab_size or sizes[corpus]
     say(f"learning {size:,} symbols from {made.splits['train']['pairs']:,} pairs")
     lines = (line for pair in made.pairs("train") for line in pair)
@@ -214,7 +214,7 @@ def translate(
                     raise InputError(f"{file or 'standard input'}, line {number}: not UTF-8") from None
                 say(f"warning: line {number} is not UTF-8; what can be read of it is translated")
                 texts.append(line.decode("utf-8", "replace").rstrip("\r\n"))
-        for text in translator.translate(texts, beam_size, alpha):
+        for text in translator.translate(texts, beam_size, alpha, first_line=number - len(lines) + 1):
             sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
@@ -258,8 +258,22 @@ def evaluate(
         name = split
         sources, references = map(list, zip(*corpus.pairs(split)))
     result = translation.evaluate(translator, sources, references, beam_size, alpha, progress=True)
+    if src is None:
+        keep_scores(translator.run, split, result, {"beam_size": beam_size, "alpha": alpha}, record)
     print(f"{name}: {result.sentences:,} sentences\n  sacreBLEU   {result.sacrebleu:.2f}  ({result.signature})\n"
           f"  perplexity  {result.perplexity:.3f} per word piece\n  accuracy    {100 * result.accuracy:.2f}% of target tokens")
+
+
+def keep_scores(run: Run, split: str, result: translation.Evaluation, search: dict, record: Path | None) -> None:
+    "Add the scores on `split` to the run's record, and write that to `record` too where it is given."
+    kept = run.record()
+    scores = {"sacrebleu": result.sacrebleu, "perplexity": result.perplexity, "accuracy": result.accuracy}
+    kept["metrics"] |= {f"{name}/{split}": round(value, 4) for name, value in scores.items()}
+    kept |= {"search": search, "signature": result.signature}
+    run.write_record(kept)
+    if record is not None:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_json(record, kept | {"name": record.stem})
 
 
 def read_lines(path: Path) -> list[str]:
@@ -277,7 +291,7 @@ def read_lines(path: Path) -> list[str]:
     return out
 
 # %% ../nbs/21_command_line.ipynb #f6d55f33
-def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = 1500) -> None:
+def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = PRESETS["tiny"][1].steps) -> None:
     """Learn to translate in about three minutes: the built-in grammar, a tiny model, its translations and a picture.
 
     Args:

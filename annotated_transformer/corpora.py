@@ -416,7 +416,8 @@ def grammar_corpus(folder, train: int = 40_000, dev: int = 1_000, test: int = 1_
     examples = splits(seed, **sizes)
     streams = {split: [((f"grammar {split}", n), e.src, e.tgt) for n, e in enumerate(some, 1)]
                for split, some in examples.items()}
-    gold = {split: [asdict(e) for e in some] for split, some in examples.items() if split != "train"}
+    gold = {split: [{"src": e.src, "tgt": e.tgt, **asdict(e)} for e in some]
+            for split, some in examples.items() if split != "train"}
     return build(folder, "grammar", ("en", "de"), recipe, streams, Cleaning(), gold=gold)
 
 # %% ../nbs/08_corpora.ipynb #498064c3

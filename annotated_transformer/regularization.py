@@ -56,7 +56,7 @@ class Quality(NamedTuple):
     tokens: int
     "the target symbols measured"
 
-
+# %% ../nbs/12_regularization.ipynb #1a131e01
 @torch.no_grad()
 def measure(model: nn.Module, batches: Iterable[Batch]) -> Quality:
     "`Quality` of `model` on `batches`, each token given the true ones before it. The model is left in the mode it was in."
@@ -83,7 +83,7 @@ class Calibration(NamedTuple):
     error: float
     "expected calibration error: |accuracy - confidence|, weighted by count"
 
-
+# %% ../nbs/12_regularization.ipynb #25058aff
 def calibration(
     confidence: Float[Tensor, " tokens"], correct: Float[Tensor, " tokens"], bins: int = 10
 ) -> Calibration:

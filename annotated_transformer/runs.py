@@ -181,10 +181,22 @@ class Run:
             file.writelines(json.dumps(m) + "\n" for m in kept)
 
     def record(self) -> dict:
+        "The run's result record; InputError where the run has not been finished."
         return read_json(self.folder / "record.json")
 
     def write_record(self, record: dict) -> None:
         write_json(self.folder / "record.json", record)
+
+    def ship(self, folder: str | Path) -> None:
+        "Write what translating needs to `folder`, the weights in half precision: what the package carries in `pretrained/`."
+        from safetensors.torch import save
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.vocabulary().save(folder)
+        with writing(folder / "averaged.safetensors") as file:
+            file.write(save({name: tensor.half() for name, tensor in self.weights().items()}))
+        write_json(folder / "record.json", self.record())
+        write_json(folder / "config.json", self.config)
 
 # %% ../nbs/13_runs.ipynb #2945dc38
 def command_line() -> str:

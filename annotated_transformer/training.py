@@ -57,14 +57,14 @@ class TrainingConfig:
 
 # %% ../nbs/14_training.ipynb #604427bc
 SMALL = replace(BASE, n_layers=3, d_model=256, d_ff=1024, n_heads=4, dropout=0.3)
-TINY = replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32)
+TINY = replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.05)
 PAPER = TrainingConfig()
 PRESETS = {
     "base": (BASE, PAPER),
     "big": (BIG, replace(PAPER, steps=300_000, keep=20)),
     "big-en-fr": (BIG_EN_FR, replace(PAPER, steps=300_000, keep=20)),
     "small": (SMALL, replace(PAPER, steps=6000, warmup_steps=1000, rate=0.7, batch_tokens=2500, save_every=200, keep=8)),
-    "tiny": (TINY, replace(PAPER, steps=1500, warmup_steps=400, batch_tokens=3000, save_every=250)),
+    "tiny": (TINY, replace(PAPER, steps=1000, warmup_steps=200, rate=0.5, batch_tokens=2000, save_every=100)),
 }
 
 # %% ../nbs/14_training.ipynb #7036b74e

@@ -163,8 +163,11 @@ def imported(source: str, package: str = "annotated_transformer") -> Iterator[st
 
 
 def order(path: Path) -> Iterator[str]:
+    "A slow cell may look ahead: it makes a record, as a run of a later chapter does, for the chapter to read."
     chapters = modules(path.parent)
     for source in sources(path, "code"):
+        if directives(source) & {"slow", "gpu"}:
+            continue
         for module in imported(source):
             if chapters.get(module, "") > path.stem:
                 yield f"it imports {module}, of the later chapter {chapters[module]}"

@@ -1,0 +1,143 @@
+"""Batches: each sentence once, within the budget, the same for the same seed; and encoded files that are broken are refused."""
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer.batching import ParallelCorpus, Sequences, batch_indices, encode_corpus, encode_lines, pad, padding_share
+from annotated_transformer.corpora import InputError, file_corpus
+from annotated_transformer.model import END, PAD, START
+from annotated_transformer.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
+
+
+class Letters(Vocabulary):
+    "a is 4, b is 5 ...; as many symbols as asked for."
+
+    def __init__(self, size: int = 30):
+        super().__init__(b"")
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def encode_batch(self, lines):
+        return [[ord(c) - ord("a") + 4 for c in line] for line in lines]
+
+
+lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), max_size=120)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pairs=lengths, budget=st.integers(1, 400), seed=st.none() | st.integers(0, 5), epoch=st.integers(0, 3),
+       pool=st.sampled_from([1, 7, 50, 1_000_000]))
+def test_each_sentence_once_and_within_the_budget(pairs, budget, seed, epoch, pool):
+    src, tgt = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
+    order = batch_indices(src, tgt, budget, seed, epoch, pool)
+    assert sorted(i for batch in order for i in batch) == list(range(len(pairs)))
+    for batch in order:
+        assert len(batch) == 1 or (src[batch].sum() <= budget and tgt[batch].sum() <= budget)
+    again = batch_indices(src, tgt, budget, seed, epoch, pool)
+    assert len(order) == len(again) and all((a == b).all() for a, b in zip(order, again))
+
+
+def text_like(n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    src = np.exp(rng.normal(2.7, 0.35, n)).round().astype(np.int32) + 1
+    return src, (src * np.exp(rng.normal(0.03, 0.18, n))).round().astype(np.int32) + 1
+
+
+def test_little_padding_and_full_batches():
+    src, tgt = text_like()
+    order = batch_indices(src, tgt, 4096, seed=0)
+    assert padding_share(order, src, tgt) < 0.06 and max(padding_share(order, side) for side in (src, tgt)) < 0.07
+    assert np.mean([max(src[b].sum(), tgt[b].sum()) for b in order]) > 0.85 * 4096
+
+
+def test_padding_share_counts_positions():
+    src, tgt = np.array([3, 5, 1]), np.array([2, 2, 8])
+    order = [np.array([0, 1]), np.array([2])]
+    assert padding_share(order, src) == pytest.approx(2 / 11) and padding_share(order, tgt) == 0
+    assert padding_share(order, src, tgt) == pytest.approx(2 / (11 + 12))
+
+
+def test_seeds_and_epochs_differ():
+    src, tgt = text_like(3000)
+    orders = [batch_indices(src, tgt, 500, seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    sets = [{frozenset(batch.tolist()) for batch in order} for order in orders]
+    assert len(sets[0] & sets[1]) < 0.2 * len(sets[0]) and len(sets[0] & sets[2]) < 0.2 * len(sets[0])
+    sizes = [src[batch].mean() for batch in orders[0]]
+    assert abs(np.corrcoef(sizes, np.arange(len(sizes)))[0, 1]) < 0.3  # short and long come mixed
+
+
+def test_without_a_seed_the_short_come_first():
+    src, _ = text_like(3000)
+    order = batch_indices(src, src, 500)
+    assert (np.diff([src[batch].max() for batch in order]) >= 0).all()
+
+
+def test_over_long_sentences_are_alone():
+    src, tgt = text_like(500)
+    src[3], tgt[9], src[11] = 10_000, 200_000, 2**31 - 1
+    order = batch_indices(src, tgt, 1000, seed=1)
+    assert {3, 9, 11} == {int(batch[0]) for batch in order if len(batch) == 1 and max(src[batch[0]], tgt[batch[0]]) > 1000}
+
+
+# --- files -------------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=30, deadline=None)
+@given(lines=st.lists(st.text("abcdefgh", max_size=9), min_size=1, max_size=30), size=st.sampled_from([30, 70_000]), chunk=st.integers(1, 9))
+def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
+    path = tmp_path_factory.mktemp("ids") / "x"
+    vocabulary = Letters(size)
+    expected = [ids + [END] for ids in vocabulary.encode_batch(lines)]
+    assert encode_lines(path, lines, vocabulary, chunk) == sum(map(len, expected))
+    sequences = Sequences(path)
+    assert [sequences[i].tolist() for i in range(len(sequences))] == expected
+    assert sequences.lengths().tolist() == list(map(len, expected))
+    assert isinstance(sequences.ids, np.memmap) and sequences.ids.dtype == (np.uint16 if size == 30 else np.uint32)
+    assert not list(path.parent.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("damage", ["empty corpus", "no files", "no ends", "no ids", "cut ids", "odd ids", "empty ids", "cut ends", "empty ends", "other ends"])
+def test_broken_files_are_refused(tmp_path, damage):
+    path, ids, ends = tmp_path / "x", tmp_path / "x.ids", tmp_path / "x.ends.npy"
+    encode_lines(path, [] if damage == "empty corpus" else ["abc", "de", ""], Letters())
+    {"empty corpus": lambda: None, "no files": lambda: [ids.unlink(), ends.unlink()], "no ends": ends.unlink, "no ids": ids.unlink,
+     "cut ids": lambda: ids.write_bytes(ids.read_bytes()[:-2]), "odd ids": lambda: ids.write_bytes(ids.read_bytes()[:-1]),
+     "empty ids": lambda: ids.write_bytes(b""), "cut ends": lambda: ends.write_bytes(ends.read_bytes()[:-4]),
+     "empty ends": lambda: ends.write_bytes(b""), "other ends": lambda: ends.write_bytes(b"not numpy's")}[damage]()
+    with pytest.raises(InputError, match="no encoded sentences here, or cut short"):
+        Sequences(path)
+
+
+def test_pad():
+    assert pad([np.array([7, 8, 9]), np.array([7])]).tolist() == [[7, 8, 9], [7, PAD, PAD]]
+
+
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_from_text_to_batches_and_back(tmp_path, kind):
+    pairs = [(f"the number {i} and {i * i}", f"die Zahl {i} und {i * i} , ja") for i in range(300)]
+    files = []
+    for split, part in (("train", pairs), ("dev", pairs[:5]), ("test", pairs[5:9])):
+        for side, lang in ((0, "en"), (1, "de")):
+            files.append(tmp_path / f"{split}.{lang}")
+            files[-1].write_text("".join(pair[side] + "\n" for pair in part), encoding="utf-8")
+    corpus = file_corpus(tmp_path / "corpus", "en", "de", files[:2], files[2:4], files[4:])
+    vocabulary = kind.learn((line for pair in corpus.pairs("train") for line in pair), 90)
+    tokens = encode_corpus(corpus, vocabulary)
+    facts = json.loads((corpus.folder / "encoded.json").read_text())
+    assert facts == {"vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
+    train = ParallelCorpus(corpus.folder, "train")
+    assert tokens["train"] == {"src": int(train.src_lengths.sum()), "tgt": int(train.tgt_lengths.sum())} and len(train) == 300
+    found = {}
+    for batch in train.batches(400, seed=0):
+        assert (batch.tgt[:, 0] == START).all() and ((batch.src == END).sum(1) == 1).all() and ((batch.tgt == END).sum(1) == 1).all()
+        found |= {int(i): (vocabulary.decode(s), vocabulary.decode(t)) for i, s, t in zip(batch.indices, batch.src.tolist(), batch.tgt.tolist())}
+    assert [found[i] for i in range(300)] == pairs
+    with pytest.raises(InputError, match="no split 'valid'"):
+        ParallelCorpus(corpus.folder, "valid")
+    encode_lines(corpus.path("dev", "tgt"), ["one line"], vocabulary)
+    with pytest.raises(InputError, match="5 encoded sources and 1 targets"):
+        ParallelCorpus(corpus.folder, "dev")

@@ -1,0 +1,304 @@
+"""The command line end to end, and what it says when something is wrong: one line, exit code 2, no traceback, nothing half-written."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from annotated_transformer import cli, grammar
+
+MODEL = "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8".split()
+
+
+def write(path, lines, newline="\n"):
+    path.write_text("".join(line + newline for line in lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    "Three pairs of files with sentences of the grammar: (English, German) for train, dev and test."
+    folder = tmp_path_factory.mktemp("text")
+    parts = grammar.splits(seed=3, train=300, dev=30, test=30, test_long=5)
+    return {split: (write(folder / f"{split}.en", [e.src for e in parts[split]]), write(folder / f"{split}.de", [e.tgt for e in parts[split]]))
+            for split in ("train", "dev", "test")}
+
+
+def prepare_arguments(folder, text, *more):
+    return ["prepare", str(folder), "--train", *text["train"], "--dev", *text["dev"], "--test", *text["test"], *more]
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory, text):
+    "A prepared corpus and a run of a few updates."
+    folder = tmp_path_factory.mktemp("made")
+    cli.main(prepare_arguments(folder / "data", text, "--vocab-size", "300"))
+    cli.main(["train", str(folder / "run"), "--data", str(folder / "data"), "--config", "tiny", *MODEL,
+              *"--steps 12 --save-every 4 --report-every 2 --batch-tokens 400".split()])
+    return folder
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    "A copy of the run that a test may damage."
+    return shutil.copytree(made / "run", tmp_path / "run")
+
+
+def fails(arguments, capsys, *named):
+    "Run the command in this process; it must end with code 2 and one line that names all of `named`."
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(a) for a in arguments])
+    said = capsys.readouterr().err.strip().split("\n")[-1]
+    assert end.value.code == 2
+    assert said.startswith("annotated-transformer: ") and "Traceback" not in said
+    for name in named:
+        assert str(name) in said, said
+    return said
+
+
+def run(arguments, stdin=b"", **options):
+    return subprocess.run([sys.executable, "-m", "annotated_transformer.cli", *map(str, arguments)], input=stdin, capture_output=True, **options)
+
+
+# --- what is right -----------------------------------------------------------------------------------------------------------------
+
+def test_chain_leaves_a_whole_run(made, capsys):
+    record = json.loads((made / "run" / "record.json").read_text())
+    assert record["metrics"]["steps"] == 12 and record["metrics"]["averaged_checkpoints"] == 3
+    assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
+    assert [line["step"] for line in map(json.loads, (made / "run" / "metrics.jsonl").read_text().splitlines())] == [2, 4, 6, 8, 10, 12]
+    assert sorted(p.name for p in (made / "run" / "checkpoints").iterdir()) == ["step_12", "step_4", "step_8"]
+
+
+def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
+    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
+    assert "sacreBLEU" in capsys.readouterr().out
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    assert {"sacrebleu/test", "perplexity/test", "accuracy/test"} <= set(kept["metrics"]) and kept["name"] == "kept"
+    assert kept["signature"].startswith("nrefs:1") and kept["search"] == {"beam_size": 1, "alpha": 0.6}
+
+
+def test_evaluate_takes_files(made, text, capsys):
+    cli.main(["evaluate", str(made / "run"), "--src", text["test"][0], "--ref", text["test"][1], "--beam-size", "1"])
+    assert "30 sentences" in capsys.readouterr().out
+
+
+def test_translate_keeps_line_n_at_line_n(made, text):
+    lines = open(text["test"][0], "rb").read().splitlines()[:4]
+    stdin = lines[0] + b"\n\n" + lines[1] + b"\r\n" + b"\xff\xfe bad\n" + lines[2]  # an empty line, a Windows line, bytes, no end
+    done = run(["translate", made / "run", "--beam-size", "1"], stdin)
+    assert done.returncode == 0
+    out = done.stdout.decode().split("\n")
+    assert len(out) == 6 and out[1] == "" and out[5] == ""
+    assert "line 4" in done.stderr.decode() and "UTF-8" in done.stderr.decode()
+    alone = run(["translate", made / "run", "--beam-size", "1"], lines[1] + b"\n").stdout.decode()
+    assert alone == out[2] + "\n"
+
+
+def test_translate_answers_before_the_input_ends(made):
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "translate", str(made / "run"), "--beam-size", "1"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        process.stdin.write(b"The dog sleeps.\n")
+        process.stdin.flush()
+        assert process.stdout.readline().endswith(b"\n")  # the input is still open
+    finally:
+        process.stdin.close()
+        process.wait(60)
+
+
+def test_translate_survives_a_reader_that_leaves(made, text):
+    command = f"{sys.executable} -m annotated_transformer.cli translate {made / 'run'} --beam-size 1"
+    lines = open(text["train"][0], "rb").read() * 3
+    process = subprocess.Popen([*command.split()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    _, error = process.communicate(lines)
+    assert process.returncode == 141 and b"Traceback" not in error
+
+
+def test_ten_thousand_words(made):
+    done = run(["translate", made / "run", "--beam-size", "1"], b"dog " * 10_000 + b"\nThe dog sleeps.\n")
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+    assert b"line 1" in done.stderr and b"1,024" in done.stderr
+
+
+def test_interrupted_training_continues(made, tmp_path):
+    arguments = ["train", tmp_path / "run", "--data", made / "data", "--config", "tiny", *MODEL,
+                 *"--steps 100000 --save-every 50000 --report-every 1 --batch-tokens 400".split()]
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", *map(str, arguments)], stderr=subprocess.PIPE)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.time() + 120
+    while not (metrics.exists() and metrics.stat().st_size) and time.time() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 0 and b"Continue with: annotated-transformer train" in error and b"Traceback" not in error
+    stopped = json.loads(metrics.read_text().splitlines()[-1])["step"]
+    cli.main(["train", str(tmp_path / "run"), "--minutes", "0.01"])
+    steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
+    assert steps == list(range(1, steps[-1] + 1)) and steps[-1] > stopped
+
+
+def test_same_command_again_continues(made, capsys):
+    before = (made / "run" / "metrics.jsonl").read_text()
+    cli.main(["train", str(made / "run"), "--data", str(made / "data"), "--config", "tiny", *MODEL,
+              *"--steps 12 --save-every 4 --report-every 2 --batch-tokens 400".split()])
+    assert (made / "run" / "metrics.jsonl").read_text() == before
+
+
+def test_word_pieces(text, tmp_path, capsys):
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300", "--vocabulary", "word-pieces"))
+    assert (tmp_path / "data" / "vocabulary.json").exists()
+    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", "tiny", *MODEL, "--steps", "2"])
+    cli.main(["evaluate", str(tmp_path / "run"), "--beam-size", "1"])
+
+
+@pytest.mark.parametrize("command", ["", "prepare", "train", "translate", "evaluate", "demo"])
+def test_help_has_examples(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main([*command.split(), "--help"])
+    assert end.value.code == 0
+    assert f"annotated-transformer {command}" in capsys.readouterr().out
+
+
+# --- what is wrong -----------------------------------------------------------------------------------------------------------------
+
+def test_empty_file(text, tmp_path, capsys):
+    (tmp_path / "empty.en").write_text("")
+    (tmp_path / "empty.de").write_text("")
+    fails(["prepare", tmp_path / "data", "--train", tmp_path / "empty.en", tmp_path / "empty.de"], capsys, "empty.en")
+    assert not (tmp_path / "data").exists()
+
+
+def test_files_of_different_lengths(text, tmp_path, capsys):
+    short = write(tmp_path / "short.de", ["eins", "zwei"])
+    fails(["prepare", tmp_path / "data", "--train", text["train"][0], short], capsys, "short.de", "300", "2")
+    assert not (tmp_path / "data").exists()
+
+
+def test_line_that_is_not_utf8(text, tmp_path, capsys):
+    lines = open(text["train"][1], "rb").read().split(b"\n")
+    (tmp_path / "latin.de").write_bytes(b"\n".join(lines[:6] + [b"Stra\xdfe"] + lines[7:]))
+    fails(["prepare", tmp_path / "data", "--train", text["train"][0], tmp_path / "latin.de"], capsys, "latin.de", "line 7", "UTF-8")
+    assert not (tmp_path / "data").exists()
+
+
+def test_empty_line_on_one_side_is_left_out_and_counted(text, tmp_path, capsys):
+    english = open(text["train"][0], encoding="utf-8").read().splitlines()
+    broken = write(tmp_path / "broken.en", english[:9] + [""] + english[10:])
+    rest = ["--dev", *text["dev"], "--test", *text["test"], "--vocab-size", "300"]
+    cli.main(["prepare", str(tmp_path / "data"), "--train", broken, text["train"][1], *rest])
+    said = capsys.readouterr().err
+    assert "299 pairs" in said and "empty" in said
+    fails(["prepare", tmp_path / "strict", "--train", broken, text["train"][1], *rest, "--strict"], capsys, "broken.en", "line 10")
+    assert not (tmp_path / "strict").exists()
+
+
+def test_ten_thousand_word_line_is_left_out_and_counted(text, tmp_path, capsys):
+    english = open(text["train"][0], encoding="utf-8").read().splitlines()
+    long = write(tmp_path / "long.en", ["dog " * 10_000] + english[1:])
+    cli.main(["prepare", str(tmp_path / "data"), "--train", long, text["train"][1], "--dev", *text["dev"], "--test", *text["test"],
+              "--vocab-size", "300"])
+    said = capsys.readouterr().err
+    assert "299 pairs" in said and "long" in said
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word-pieces"])
+def test_vocabulary_larger_than_the_text_allows(text, tmp_path, capsys, kind):
+    said = fails(prepare_arguments(tmp_path / "data", text, "--vocab-size", "90000", "--vocabulary", kind), capsys, "90000", "at most")
+    largest = said.split("at most ")[1].split()[0]
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", largest, "--vocabulary", kind))  # the advice holds
+
+
+def test_not_a_run_directory(made, tmp_path, capsys):
+    for command in (["translate", tmp_path], ["evaluate", tmp_path], ["translate", made / "data"], ["evaluate", tmp_path / "nothing"]):
+        fails(command, capsys, command[1])
+    fails(["train", tmp_path / "new"], capsys, "--data")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "occupied").mkdir()
+    write(tmp_path / "occupied" / "letter.txt", ["dear"])
+    fails(["train", tmp_path / "occupied", "--data", made / "data", "--config", "tiny"], capsys, "occupied")
+
+
+def test_checkpoint_cut_short(made, copy, capsys):
+    (copy / "averaged.safetensors").unlink()
+    weights = copy / "checkpoints" / "step_12" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    fails(["translate", copy], capsys, weights)
+    fails(["train", copy, "--data", made / "data"], capsys, weights)
+
+
+def test_average_cut_short(copy, capsys):
+    (copy / "averaged.safetensors").write_bytes((copy / "averaged.safetensors").read_bytes()[:50])
+    fails(["translate", copy], capsys, "averaged.safetensors")
+
+
+def test_weights_of_another_shape(copy, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    config["model"]["d_ff"] = 64
+    (copy / "config.json").write_text(json.dumps(config))
+    fails(["translate", copy], capsys, "config.json")
+    (copy / "config.json").write_text('{"model": ')
+    fails(["translate", copy], capsys, "config.json")
+
+
+def test_vocabulary_of_another_run(made, copy, text, tmp_path, capsys):
+    cli.main(prepare_arguments(tmp_path / "other", text, "--vocab-size", "299"))
+    shutil.copy(tmp_path / "other" / "vocabulary.model", copy)
+    fails(["translate", copy], capsys, "vocabulary")
+    fails(["train", made / "run", "--data", tmp_path / "other"], capsys)
+
+
+def test_no_pickle_is_opened(copy, capsys):
+    "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
+    import pickle
+
+    from annotated_transformer.runs import Run, file_digest
+
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {copy}/ran",)
+
+    state = copy / "checkpoints" / "step_12" / "state.pt"
+    state.write_bytes(pickle.dumps(Evil()))
+    digests = json.loads((state.parent / "digests.json").read_text())
+    (state.parent / "digests.json").write_text(json.dumps(digests | {"state.pt": file_digest(state)}))
+    with pytest.raises(Exception):
+        Run.open(copy).load_checkpoint()
+    assert not (copy / "ran").exists()
+
+
+def test_references_of_another_length(made, text, tmp_path, capsys):
+    short = write(tmp_path / "short.de", ["ein Satz"])
+    fails(["evaluate", made / "run", "--src", text["test"][0], "--ref", short], capsys, "30 sources", "1 references")
+
+
+@pytest.mark.parametrize("arguments, named", [
+    (["trian"], ["trian", "train"]),
+    (["train", "RUN", "--stepz", "3"], ["--stepz"]),
+    (["train", "RUN", "--steps", "many"], ["--steps", "many"]),
+    (["train", "RUN", "--data", "DATA", "--config", "huge"], ["--config", "huge"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "0"], ["steps 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["77", "300"]),
+    (["train", "NEW", "--data", "NOTHING", "--config", "tiny"], ["NOTHING"]),
+    (["train", "RUN", "--data", "DATA", "--config", "tiny"], ["--steps"]),
+    (["translate", "RUN", "NOTHING"], ["NOTHING"]),
+    (["translate", "RUN", "--beam-size", "0"], ["--beam-size"]),
+    (["translate", "RUN", "--alpha", "nan"], ["--alpha"]),
+    (["evaluate", "RUN", "--split", "exam"], ["exam", "test"]),
+    (["evaluate", "RUN", "--src", "DATA/test.en"], ["--ref"]),
+    (["prepare", "NEW"], ["--train"]),
+    (["prepare", "NEW", "--corpus", "novels"], ["novels"]),
+])
+def test_wrong_options(made, tmp_path, capsys, arguments, named):
+    places = {"RUN": str(made / "run"), "DATA": str(made / "data"), "NEW": str(tmp_path / "new"), "NOTHING": str(tmp_path / "nothing")}
+    filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/")) for a in arguments]
+    fails(filled, capsys, *[places.get(n, n) for n in named])
+    assert not (tmp_path / "new").exists()
