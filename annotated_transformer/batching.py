@@ -123,6 +123,7 @@ def batch_indices(
 ) -> list[Int[np.ndarray, " batch"]]:
     """The sentences of each batch of an epoch: at most `batch_tokens` real tokens on each side, lengths alike.
 
+    With padding a side has at most twice as many positions, so that one long sentence among short ones costs no memory.
     The order is drawn from (seed, epoch) alone. Sentences are shuffled, divided by length within pools of `pool`, and the
     batches shuffled. A sentence beyond the budget is a batch by itself. Without a seed nothing is drawn and the short come
     first: the order for measuring.
@@ -131,8 +132,12 @@ def batch_indices(
     order = np.arange(len(src_lengths)) if rng is None else rng.permutation(len(src_lengths))
     src, tgt = (np.minimum(side, 65535).astype(np.uint16) for side in (src_lengths, tgt_lengths))
 
+    def fits(part: np.ndarray) -> bool:
+        return len(part) == 1 or all(side[part].sum() <= batch_tokens and positions(part, side) <= 2 * batch_tokens
+                                     for side in (src_lengths, tgt_lengths))
+
     def divide(part: np.ndarray, n_batches: int) -> list[np.ndarray]:
-        if len(part) == 1 or max(src_lengths[part].sum(), tgt_lengths[part].sum()) <= batch_tokens:
+        if fits(part):
             return [part]
         n_batches = max(2, n_batches)
         first = n_batches // 2 if rng is None else int(rng.integers(-(-n_batches // 3), 2 * n_batches // 3 + 1))
@@ -178,7 +183,7 @@ class ParallelCorpus:
 
 # %% ../nbs/10_batching.ipynb #ec9471d9
 def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str, int]]:
-    "Encode every split of `corpus` beside its text and keep the vocabulary there. Returns the tokens of each split and side."
+    "Encode every split of `corpus` beside its text, with the vocabulary. Returns the tokens of each split and side."
     from tqdm import tqdm
     tokens = {}
     for split, facts in corpus.splits.items():

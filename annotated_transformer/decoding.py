@@ -6,6 +6,7 @@
 __all__ = ['NEVER', 'Hypothesis', 'reorder', 'without_end', 'greedy', 'length_penalty', 'beam_search', 'extend', 'harvest']
 
 # %% ../nbs/15_decoding.ipynb #578cbdbc
+import math
 from typing import NamedTuple
 
 import torch

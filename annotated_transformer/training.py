@@ -23,7 +23,7 @@ from torch import nn
 
 from .batching import Batch, ParallelCorpus
 from .corpora import Corpus, InputError
-from .model import BASE, BIG, BIG_EN_FR, TransformerConfig
+from .model import BASE, BIG, BIG_EN_FR, Transformer, TransformerConfig
 from .optimizer import adam, learning_rate, set_rate
 from .regularization import measure, smoothed_loss, target_logits
 from .runs import Run, make_record, read_json
@@ -64,7 +64,7 @@ PRESETS = {
     "big": (BIG, replace(PAPER, steps=300_000, keep=20)),
     "big-en-fr": (BIG_EN_FR, replace(PAPER, steps=300_000, keep=20)),
     "small": (SMALL, replace(PAPER, steps=6000, warmup_steps=1000, rate=0.7, batch_tokens=2500, save_every=200, keep=8)),
-    "tiny": (TINY, replace(PAPER, steps=1000, warmup_steps=200, rate=0.5, batch_tokens=2000, save_every=100)),
+    "tiny": (TINY, replace(PAPER, steps=800, warmup_steps=200, rate=0.5, batch_tokens=2000, save_every=100)),
 }
 
 # %% ../nbs/14_training.ipynb #7036b74e
@@ -172,6 +172,11 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
             raise InputError(f"{name} {getattr(training, name)}: give 1 or more")
     if not 0 <= training.label_smoothing < 1:
         raise InputError(f"label_smoothing {training.label_smoothing}: give a number from 0 to below 1")
+    try:
+        with torch.device("meta"):
+            Transformer(model)
+    except ValueError as error:
+        raise InputError(str(error)) from None
     if training.precision == "auto":  # decided once: a run that moves to another machine goes on as it began
         training = replace(training, precision=native_precision(training_device()))
     facts = {"folder": str(data), "name": corpus.name, "src": corpus.src, "tgt": corpus.tgt, "vocabulary": vocabulary.digest,

@@ -9,7 +9,6 @@ __all__ = ['SPECIALS', 'WORD_START', 'spaced', 'Vocabulary', 'BytePairVocabulary
 # %% ../nbs/09_vocabulary.ipynb #1edfd5d7
 import hashlib
 import io
-import json
 import random
 import re
 from collections.abc import Iterable, Sequence

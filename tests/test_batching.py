@@ -38,6 +38,7 @@ def test_each_sentence_once_and_within_the_budget(pairs, budget, seed, epoch, po
     assert sorted(i for batch in order for i in batch) == list(range(len(pairs)))
     for batch in order:
         assert len(batch) == 1 or (src[batch].sum() <= budget and tgt[batch].sum() <= budget)
+        assert len(batch) == 1 or len(batch) * max(src[batch].max(), tgt[batch].max()) <= 2 * budget
     again = batch_indices(src, tgt, budget, seed, epoch, pool)
     assert len(order) == len(again) and all((a == b).all() for a, b in zip(order, again))
 
