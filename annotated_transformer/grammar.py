@@ -6,13 +6,14 @@
 __all__ = ['NOUNS', 'ADJECTIVES', 'VERBS', 'DETERMINERS', 'PREPOSITIONS', 'ADVERBS', 'CONJUNCTIONS', 'GENDERS', 'CASES', 'KINDS',
            'TENSES', 'AGREEMENTS', 'THE', 'RELATIVE', 'PRONOUN', 'DER', 'EIN', 'WEAK', 'MIXED', 'ADJECTIVE',
            'ENGLISH_PRONOUNS', 'TOPICS', 'SENTENCES', 'PHRASES', 'FRAMES', 'ORDERS', 'Word', 'Call', 'Own', 'Rule',
-           'call', 'parse_rule', 'solve', 'Instance', 'fill_in', 'Derivation', 'Grammar', 'Part', 'Log', 'write',
-           'put_in', 'categories', 'link', 'Dependency', 'Example', 'spell', 'brackets', 'realise', 'inflect', 'rows',
+           'call', 'parse_rule', 'solve', 'Instance', 'bindings', 'fill_in', 'Derivation', 'Grammar', 'Part', 'Log',
+           'write', 'put_in', 'link', 'Dependency', 'Example', 'spell', 'brackets', 'realise', 'inflect', 'rows',
            'german_forms', 'english_forms', 'topic', 'add_nouns_and_adjectives', 'add_determiners', 'add_pronouns',
            'add_verbs', 'make_lexicon', 'clause_rules', 'tables', 'grammar', 'lemmas', 'repeats', 'examples', 'parse',
            'n_words', 'splits']
 
 # %% ../nbs/07_grammar.ipynb #29898178
+import math
 import re
 from bisect import bisect
 from collections import defaultdict
@@ -36,7 +37,7 @@ class Call(NamedTuple):
     category: str
     features: tuple[str, ...]
 
-
+# %% ../nbs/07_grammar.ipynb #40950740
 class Own(NamedTuple):
     "A word that a rule itself brings, and the number that links its two sides (0: to nothing)."
     word: str
@@ -58,7 +59,7 @@ class Rule(NamedTuple):
     binds: tuple[int, ...]
     "(a, b): the pronouns within child a stand for the noun that child b offers"
 
-# %% ../nbs/07_grammar.ipynb #40950740
+# %% ../nbs/07_grammar.ipynb #d7a04509
 def call(text: str) -> Call:
     "`NP[G,nom]` as a category and its features."
     category, _, features = text.rstrip("]").partition("[")
@@ -81,8 +82,9 @@ def parse_rule(line: str) -> Rule:
         else:
             stack[-1].append(Own(token.split("=")[0], int(token.split("=")[1])))
     words = [part.partition("=") for part in german.split()]
-    return Rule(float(weight), call(left), children, tuple(stack[0]), tuple(int(w) if w.isdigit() else Own(w, int(n or 0)) for w, _, n in words),
-                tuple(map(call, conditions.split())), marked["*"], marked["^"], tuple(map(int, notes.split()[1:])))
+    german = tuple(int(word) if word.isdigit() else Own(word, int(number or 0)) for word, _, number in words)
+    return Rule(float(weight), call(left), children, tuple(stack[0]), german, tuple(map(call, conditions.split())),
+                marked["*"], marked["^"], tuple(map(int, notes.split()[1:])))
 
 # %% ../nbs/07_grammar.ipynb #1772b68a
 def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict, bound: dict[str, str]) -> Iterator[dict[str, str]]:
@@ -112,23 +114,28 @@ class Instance(NamedTuple):
     offers: int
 
 # %% ../nbs/07_grammar.ipynb #b503a958
+def bindings(rules: list[Rule], known: dict[str, dict]) -> list[list[dict[str, str]]]:
+    "For each rule the values of its variables. `known` begins with words and conditions and grows to all atoms there are."
+    index, solved, found, changed = {}, {}, [[]] * len(rules), True
+    while changed:
+        changed = False
+        for n, rule in enumerate(rules):
+            goals = (*reversed(rule.conditions), *rule.children.values())
+            task = goals, tuple(len(known[goal.category]) for goal in goals)  # new when something new is known of a goal
+            if task not in solved:
+                solved[task] = list(solve(goals, known, index, {}))
+            if found[n] is not solved[task]:
+                found[n], changed = solved[task], True
+                known[rule.left.category] |= {tuple(b.get(f, f) for f in rule.left.features): None for b in found[n]}
+    return found
+
+
 def fill_in(rules: list[Rule], words: dict[tuple, list[Word]], tables: dict[str, list[tuple]]) -> dict[tuple, list[list[Instance]]]:
     "For every atom the ways to write it, rule by rule. `tables` has what the conditions hold for."
     known = defaultdict(dict, {name: dict.fromkeys(table) for name, table in tables.items()})
     for category, *features in words:
         known[category][tuple(features)] = None
-    index, solved, sizes, found = {}, {}, {}, {}
-    while True:
-        for n, rule in enumerate(rules):  # again whenever something new is known of what the rule needs
-            goals = (*reversed(rule.conditions), *rule.children.values())
-            size = tuple(len(known[goal.category]) for goal in goals)
-            if sizes.get(n) != size:
-                if (goals, size) not in solved:
-                    solved[goals, size] = list(solve(goals, known, index, {}))
-                sizes[n], found[n] = size, solved[goals, size]
-                known[rule.left.category] |= {tuple(b.get(f, f) for f in rule.left.features): None for b in found[n]}
-        if all(sizes[n] == tuple(len(known[g.category]) for g in (*reversed(r.conditions), *r.children.values())) for n, r in enumerate(rules)):
-            break
+    found = bindings(rules, known)
     instances = defaultdict(dict)
     for n, rule in enumerate(rules):
         for bound in found[n]:
@@ -144,7 +151,7 @@ class Derivation(NamedTuple):
     choice: Word | Instance
     children: dict[int, "Derivation"]
 
-
+# %% ../nbs/07_grammar.ipynb #3f4f3124
 class Grammar:
     "A synchronous grammar, made from rules, words by atom, and the tables of its conditions."
 
@@ -160,10 +167,7 @@ class Grammar:
     def weights(self, atom: tuple) -> tuple[list[float], list[list[float]]]:
         "Cumulative weights of an atom's rules, and of the instances of each."
         def mass(instance):
-            product_ = 1.0
-            for child in instance.children.values():
-                product_ *= self.mass(child)
-            return product_
+            return math.prod(map(self.mass, instance.children.values()))
         ways = self.ways[atom]
         return list(accumulate(way[0].rule.weight for way in ways)), [list(accumulate(map(mass, way))) for way in ways]
 
@@ -180,13 +184,8 @@ class Grammar:
         "The exact number of derivations with at most `height` rules on top of one another."
         if atom in self.words or not height:
             return len(self.words.get(atom, ()))
-        total = 0
-        for instance in (instance for way in self.ways[atom] for instance in way):
-            ways = 1
-            for child in instance.children.values():
-                ways = ways and ways * self.count(height - 1, child)
-            total += ways
-        return total
+        return sum(math.prod(self.count(height - 1, child) for child in instance.children.values())
+                   for way in self.ways[atom] for instance in way)
 
 # %% ../nbs/07_grammar.ipynb #20707448
 class Part(NamedTuple):
@@ -209,12 +208,13 @@ class Log(NamedTuple):
     antecedents: list
     numbers: Iterator[int]
 
-
+# %% ../nbs/07_grammar.ipynb #f86ca532
 def write(derivation: Derivation, log: Log) -> Part:
     "The part that a derivation writes."
     if isinstance(derivation.choice, Word):
         n, (english, label, german) = next(log.numbers), derivation.choice
-        return Part([(n, english)] * bool(english), [(n, german)] * bool(german), [(label, (n, english))] * bool(english), n, n, [], False)
+        trees = [(label, (n, english))] if english else []
+        return Part([(n, english)] * bool(english), [(n, german)] * bool(german), trees, n, n, [], False)
     rule, _, offers = derivation.choice
     parts = {i: write(child, log) for i, child in derivation.children.items()}
     own = defaultdict(lambda: next(log.numbers))  # the numbers of the rule's own words, by their link
@@ -229,9 +229,10 @@ def write(derivation: Derivation, log: Log) -> Part:
         pending = [p for p in pending if p not in inside]
     link(rule, parts, log)
     head = parts[rule.head].head if rule.head else 0
-    return Part(english, german, trees, head, parts[offers].head if offers in parts else head, pending, "RC" in categories(rule))
+    offer = parts[offers].head if offers in parts else head
+    return Part(english, german, trees, head, offer, pending, any(child.category == "RC" for child in rule.children.values()))
 
-# %% ../nbs/07_grammar.ipynb #f86ca532
+# %% ../nbs/07_grammar.ipynb #61322db7
 def put_in(template: tuple, parts: dict[int, Part], own: dict[int, int], english: list) -> list:
     "The English side of a rule with its children put in: a list of trees. The words are added to `english` on the way."
     trees = []
@@ -246,11 +247,7 @@ def put_in(template: tuple, parts: dict[int, Part], own: dict[int, int], english
             trees.append((item[0], *inner))
     return trees
 
-
-def categories(rule: Rule) -> list[str]:
-    return [child.category for child in rule.children.values()]
-
-
+# %% ../nbs/07_grammar.ipynb #4ea1136c
 def link(rule: Rule, parts: dict[int, Part], log: Log) -> None:
     "Note what belongs together over a distance. In every clause child 1 is the subject, 2 the verb, 4 a particle, 9 a modal verb."
     for i, child in rule.children.items():
@@ -309,7 +306,7 @@ def spell(numbered: list[tuple[int, str]], german: bool) -> tuple[list[str], dic
     tokens[0] = tokens[0][0].upper() + tokens[0][1:]
     return tokens, where
 
-
+# %% ../nbs/07_grammar.ipynb #dd45ea92
 def brackets(tree: tuple, tokens: list[str], where: dict[int, int]) -> str:
     "A tree of numbered words as text."
     if isinstance(tree[0], int):
@@ -455,13 +452,14 @@ def add_nouns_and_adjectives(lexicon: dict[tuple, list[Word]]) -> None:
         for kind in kinds if not very or english not in ("red", "white", "black") else "":
             lexicon[very + "PA", kind].append(Word(english, "JJ", german))
             for endings, case, gender in product(ADJECTIVE, CASES, GENDERS):
-                lexicon[very + "A", endings, kind, gender, case].append(Word(english, "JJ", inflect(ADJECTIVE[endings], german, case, gender)))
+                inflected = inflect(ADJECTIVE[endings], german, case, gender)
+                lexicon[very + "A", endings, kind, gender, case].append(Word(english, "JJ", inflected))
 
 
 def add_determiners(lexicon: dict[tuple, list[Word]]) -> None:
     "ART (articles) and D (others), by endings of the adjective that follows, gender and case."
     for english, stem, like, genders in rows(DETERMINERS):
-        label = "CD" if like == "-" else "PRP$" if english in ("my", "your", "our") else "JJ" if english == "many" else "DT"
+        label = {"-": "CD"}.get(like, {"my": "PRP$", "your": "PRP$", "our": "PRP$", "many": "JJ"}.get(english, "DT"))
         for case, gender in product(CASES, genders):
             german = stem if like == "-" else inflect(EIN if like == "e" else DER, stem, case, gender)
             german = THE[case][GENDERS.index(gender)] if english == "the" else german
@@ -474,16 +472,18 @@ def add_pronouns(lexicon: dict[tuple, list[Word]]) -> None:
     for t, case in product(TOPICS, CASES):
         word, gender, kind = t.split()
         subject, other, possessive = ENGLISH_PRONOUNS[word]
-        lexicon["PRO", t, kind, case].append(Word(subject if case == "nom" else other, "PRP", PRONOUN[case][GENDERS.index(gender)]))
+        english = subject if case == "nom" else other
+        lexicon["PRO", t, kind, case].append(Word(english, "PRP", PRONOUN[case][GENDERS.index(gender)]))
         for owned in GENDERS:
-            lexicon["POSS", t, owned, case].append(Word(possessive, "PRP$", inflect(EIN, "ihr" if gender in "fp" else "sein", case, owned)))
+            german = inflect(EIN, "ihr" if gender in "fp" else "sein", case, owned)
+            lexicon["POSS", t, owned, case].append(Word(possessive, "PRP$", german))
     for kind, gender, case in product(KINDS, GENDERS, CASES):
         who = ("who", "WP") if kind == "p" and case == "nom" else ("that", "WDT")
         lexicon["REL", kind, gender, case].append(Word(*who, RELATIVE[case][GENDERS.index(gender)]))
     for agreement, english, german in rows("1s I ich, 2s you du, 1p we wir"):
         lexicon["ME", agreement].append(Word(english, "PRP", german))
 
-
+# %% ../nbs/07_grammar.ipynb #298b46eb
 def add_verbs(lexicon: dict[tuple, list[Word]]) -> None:
     """V[tense or inf, split or joined, agreement, frame, kinds of subject and object, case, English and German particle].
 
@@ -492,15 +492,17 @@ def add_verbs(lexicon: dict[tuple, list[Word]]) -> None:
     for frame, english, past, german, present, german_past, subjects, objects in rows(VERBS + f"be be was sein ist war {KINDS} -"):
         (english, _, particle), (prefix, _, german) = english.partition("+"), german.rpartition("|")
         frame, case = ("vt", frame) if frame in CASES else (frame, "-")
-        forms, german_words = english_forms(english, past), german_forms(german, present, german_past)
+        forms, inflected = english_forms(english, past), german_forms(german, present, german_past)
         for subject, object_, joined in product(subjects, objects, ("split", "joined")):
             rest = frame, subject, object_, case, particle or "-", prefix or "-"
             before = prefix if joined == "joined" else ""
             for tense, agreement in forms:
-                lexicon["V", tense, joined, agreement, *rest].append(Word(*forms[tense, agreement], before + german_words[tense, agreement]))
+                word = Word(*forms[tense, agreement], before + inflected[tense, agreement])
+                lexicon["V", tense, joined, agreement, *rest].append(word)
             if joined == "joined" and english != "need":  # "must need" is no English
                 lexicon["V", "inf", joined, "-", *rest].append(Word(english, "VB", prefix + german))
-            lexicon["PRT", particle or "-", prefix or "-", joined] = [Word(particle, "RP", prefix if joined == "split" else "")]
+            alone = prefix if joined == "split" else ""
+            lexicon["PRT", particle or "-", prefix or "-", joined] = [Word(particle, "RP", alone)]
 
 # %% ../nbs/07_grammar.ipynb #d453ef4e
 def make_lexicon() -> dict[tuple, list[Word]]:
@@ -562,7 +564,7 @@ PHRASES = """
 """
 
 # %% ../nbs/07_grammar.ipynb #c5dbfc38
-# weight | topic used, offered (or another category) | subject | the verb | English after it | German middle | German after the clause | conditions | notes
+# weight | topics used, offered | subject | verb | English after the verb | German middle, and after the clause | conditions | notes
 FRAMES = """
 5 | T,U | SUBJ[A,S,T,SU] | be,S,-,-,-,- | (ADJP AP[S]3) | 3 | | offer[SU,-,U] |
 1 | T,U | SUBJ[A,S,T,SU] | be,S,-,-,-,- | PP[]3 | 3 | | offer[SU,-,U] placed[S] |
@@ -580,7 +582,9 @@ FRAMES = """
 5 | SS | SUBJ[A,p,-,-] | say,p,-,-,-,- | (SBAR (IN that=6) (S SS[last,F2]5)) | | , dass=6 5 | |
 """
 # 1 subject, 2 verb, 9 modal verb, M middle field, X what comes after; without and with a modal verb
-ORDERS = {"main": ("split", "1 2 M X", "1 9 M 2 X"), "inv": ("split", "2 1 M X", "9 1 M 2 X"), "last": ("joined", "1 M 2 X", "1 M 2 9 X")}
+ORDERS = {"main": ("split", "1 2 M X", "1 9 M 2 X"),
+          "inv": ("split", "2 1 M X", "9 1 M 2 X"),
+          "last": ("joined", "1 M 2 X", "1 M 2 9 X")}
 
 # %% ../nbs/07_grammar.ipynb #16203cbe
 def clause_rules() -> Iterator[str]:
@@ -608,7 +612,7 @@ def tables() -> dict[str, list[tuple]]:
     "The conditions of the rules, as tables of what they hold for."
     word = {t: t.split()[0] for t in [*TOPICS, "none"]}
     kinds_owned = {"p": KINDS, "a": "tfl", "l": "dofl"}
-    either = [(s, t, t) for s, t in product(word, TOPICS) if word[s] != word[t]]  # an object is taken up where the subject does not fit
+    object_taken = [(s, t, t) for s, t in product(word, TOPICS) if word[s] != word[t]]  # where the subject does not fit
     return {
         "agree": [(gender, "3p" if gender == "p" else "3s") for gender in GENDERS],
         "taken": [(t, "3p" if word[t] == "they" else "3s") for t in TOPICS],
@@ -616,18 +620,19 @@ def tables() -> dict[str, list[tuple]]:
         "nobody": [("-",), ("none",)],
         "topic": [(t,) for t in TOPICS],
         "endings": [(endings,) for endings in ADJECTIVE],
-        "late": [("me", t, case) for t, case in product(TOPICS, CASES)] + [("np", t, "acc") for t in TOPICS if t.split()[1] in "fp"],
+        "late": [("me", t, case) for t, case in product(TOPICS, CASES)] +
+                [("np", t, "acc") for t in TOPICS if t.split()[1] in "fp"],
         "early": [(t, "acc") for t in TOPICS if t.split()[1] in "mn"] + [(t, "dat") for t in TOPICS],
         "owns": [(t, kind) for t in TOPICS for kind in kinds_owned.get(t[-1], "")],
         "placed": [(kind,) for kind in "patd"],
-        "offer": [("-", "-", "-")] + [(t, "-", t) for t in TOPICS] + either,
+        "offer": [("-", "-", "-")] + [(t, "-", t) for t in TOPICS] + object_taken,
     }
 
 
 @lru_cache(1)
 def grammar() -> Grammar:
     "The grammar of this chapter (a second or two, once)."
-    order = ["NB", "AP", "NP", "PP", "OWNED", "LIGHT", "OBJ", "RC", "SUBJ", "C", "SS", "ROOT"]  # from the small to the large: quicker
+    order = ["NB", "AP", "NP", "PP", "OWNED", "LIGHT", "OBJ", "RC", "SUBJ", "C", "SS", "ROOT"]  # the small first: quicker
     rules = map(parse_rule, [*SENTENCES.strip().splitlines(), *PHRASES.strip().splitlines(), *clause_rules()])
     return Grammar(sorted(rules, key=lambda rule: order.index(rule.left.category)), make_lexicon(), tables())
 

@@ -64,7 +64,7 @@ PRESETS = {
     "big": (BIG, replace(PAPER, steps=300_000, keep=20)),
     "big-en-fr": (BIG_EN_FR, replace(PAPER, steps=300_000, keep=20)),
     "small": (SMALL, replace(PAPER, steps=3500, warmup_steps=1000, rate=0.7, batch_tokens=2500, save_every=200, keep=8)),
-    "tiny": (TINY, replace(PAPER, steps=800, warmup_steps=200, rate=0.5, batch_tokens=2000, save_every=100)),
+    "tiny": (TINY, replace(PAPER, steps=900, warmup_steps=200, rate=0.5, batch_tokens=2000, save_every=100)),
 }
 
 # %% ../nbs/14_training.ipynb #7036b74e
