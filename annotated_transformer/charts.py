@@ -54,7 +54,9 @@ class Shown:
         import io
         import vl_convert
         from PIL import Image
-        drawn = Image.open(io.BytesIO(vl_convert.vegalite_to_png(self.chart.to_dict(), vl_version="5.20", scale=1.5)))
+        # on white: vl-convert darkens half-transparent colours that lie on a transparent ground
+        on_white = self.chart.to_dict() | {"background": "white"}
+        drawn = Image.open(io.BytesIO(vl_convert.vegalite_to_png(on_white, vl_version="5.20", scale=1.5))).convert("RGB")
         packed = io.BytesIO()
         drawn.save(packed, "png", optimize=True)  # the same pixels in a quarter of the bytes
         return packed.getvalue()

@@ -640,7 +640,8 @@ def grammar() -> Grammar:
 @lru_cache(1)
 def lemmas() -> dict[str, str]:
     "The dictionary form of every English noun, adjective and verb."
-    found = {form: one for _, one, many, *_ in rows(NOUNS) for form in (one, many)} | {word: word for word, *_ in rows(ADJECTIVES)}
+    found = {form: one for _, one, many, *_ in rows(NOUNS) for form in (one, many)}
+    found |= {word: word for word, *_ in rows(ADJECTIVES)}
     for _, base, past, *_ in rows(VERBS):
         base = base.partition("+")[0]
         found |= {form: base for form, _ in [(base, ""), *english_forms(base, past).values()]}
@@ -663,7 +664,7 @@ def examples(seed: int) -> Iterator[Example]:
 
 # %% ../nbs/07_grammar.ipynb #fa72c8bf
 def parse(sentence: str) -> list[Derivation]:
-    "All derivations that write an English sentence; none where the grammar does not know it, never two where it is unambiguous."
+    "All derivations that write an English sentence: one, or none where the grammar does not know it."
     tokens = ["a" if token == "an" else token for token in re.findall(r"\w+|[.,?!]", sentence.lower())]
 
     def flat(template):
