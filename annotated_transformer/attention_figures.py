@@ -8,13 +8,20 @@ __all__ = ['LEAST', 'head_view']
 # %% ../nbs/18_attention_figures.ipynb #64899cd2
 from .charts import GREY, PALETTE, Shown, show
 from .translation import Translator
+from .vocabulary import WORD_START
 
 # %% ../nbs/18_attention_figures.ipynb #fc42efef
 LEAST = 0.01  # links of a smaller weight are left out
 
 
-def head_view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = -1,
-              name: str | None = None) -> Shown:
+def head_view(
+    translator: Translator,
+    src: str,
+    tgt: str | None = None,
+    stack: str = "encoder",
+    layer: int = -1,
+    name: str | None = None,
+) -> Shown:
     """One layer's heads on a sentence: words in two columns, a line's opacity its weight, a colour a head.
 
     `stack` is "encoder", "decoder" or "cross"; `layer` counts from 0 (-1: the last). The queries are on the left; for "cross"
@@ -24,6 +31,7 @@ def head_view(translator: Translator, src: str, tgt: str | None = None, stack: s
     """
     import altair as alt
     import pandas as pd
+
     if stack not in ("encoder", "decoder", "cross"):
         raise ValueError(f"stack {stack!r}: encoder, decoder or cross")
     n_layers = translator.model.config.n_layers
@@ -31,29 +39,78 @@ def head_view(translator: Translator, src: str, tgt: str | None = None, stack: s
         raise ValueError(f"layer {layer}: this model has layers 0 to {n_layers - 1}")
     record = translator.attention(src, tgt)
     weights = getattr(record, stack)[layer][0]
-    made = [f"{a} \u2192 {b}" for a, b in zip(record.tgt_inputs, record.tgt_outputs)]
-    queries, keys = {"encoder": (record.src, record.src), "decoder": (made, record.tgt_inputs), "cross": (made, record.src)}[stack]
-    links = pd.DataFrame([(q, k, f"{h + 1}", round(w, 4)) for h, matrix in enumerate(weights.tolist()) for q, row in enumerate(matrix)
-                          for k, w in enumerate(row) if w >= LEAST], columns=["query", "key", "head", "weight"])
-    words = pd.DataFrame([("query", i, w) for i, w in enumerate(queries)] + [("key", i, w) for i, w in enumerate(keys)],
-                         columns=["side", "place", "word"])
+    src, read, made = (
+        [symbol.replace(WORD_START, "") for symbol in symbols]
+        for symbols in (record.src, record.tgt_inputs, record.tgt_outputs)
+    )
+    made = [f"{a} \u2192 {b}" for a, b in zip(read, made)]
+    queries, keys = {"encoder": (src, src), "decoder": (made, read), "cross": (made, src)}[stack]
+    links = pd.DataFrame(
+        [
+            (q, k, f"{h + 1}", round(w, 4))
+            for h, matrix in enumerate(weights.tolist())
+            for q, row in enumerate(matrix)
+            for k, w in enumerate(row)
+            if w >= LEAST
+        ],
+        columns=["query", "key", "head", "weight"],
+    )
+    words = pd.DataFrame(
+        [("query", i, w) for i, w in enumerate(queries)] + [("key", i, w) for i, w in enumerate(keys)],
+        columns=["side", "place", "word"],
+    )
     height = 20 * max(len(queries), len(keys))
     y = alt.Scale(domain=[max(len(queries), len(keys)) - 0.5, -0.5])
     x = alt.Scale(domain=[-1, 2])
     heads = [f"{h + 1}" for h in range(weights.size(0))]
     head = alt.selection_point(fields=["head"], bind="legend")
     word = alt.selection_point(fields=["query"], on="pointerover", nearest=False, clear="pointerout")
-    lines = alt.Chart(links).transform_calculate(left="0", right="1").mark_rule(strokeWidth=2).encode(
-        x=alt.X("left:Q", scale=x, axis=None), x2="right:Q", y=alt.Y("query:Q", scale=y, axis=None), y2="key:Q",
-        color=alt.Color("head:N", scale=alt.Scale(domain=heads, range=PALETTE * (1 + len(heads) // 8)), sort=heads,
-                        legend=alt.Legend(symbolType="square", symbolOpacity=1, orient="top", title="head (click)")),
-        opacity=alt.condition(head & word, alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1]), legend=None), alt.value(0)),
-        tooltip=["head", "weight"]).add_params(head)
+    lines = (
+        alt.Chart(links)
+        .transform_calculate(left="0", right="1")
+        .mark_rule(strokeWidth=2)
+        .encode(
+            x=alt.X("left:Q", scale=x, axis=None),
+            x2="right:Q",
+            y=alt.Y("query:Q", scale=y, axis=None),
+            y2="key:Q",
+            color=alt.Color(
+                "head:N",
+                scale=alt.Scale(domain=heads, range=PALETTE * (1 + len(heads) // 8)),
+                sort=heads,
+                legend=alt.Legend(
+                    symbolType="stroke",
+                    symbolStrokeWidth=12,
+                    symbolOpacity=1,
+                    orient="top",
+                    title="head (click)",
+                ),
+            ),
+            opacity=alt.condition(
+                head & word,
+                alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None),
+                alt.value(0),
+            ),
+            tooltip=["head", "weight"],
+        )
+        .add_params(head)
+    )
     text = alt.Chart(words).encode(y=alt.Y("place:Q", scale=y, axis=None), text="word", tooltip="word")
-    left = text.transform_filter("datum.side == 'query'").transform_calculate(x="-0.03", query="datum.place").mark_text(
-        align="right", color=GREY, fontSize=13).encode(x=alt.X("x:Q", scale=x)).add_params(word)
-    right = text.transform_filter("datum.side == 'key'").transform_calculate(x="1.03").mark_text(
-        align="left", color=GREY, fontSize=13).encode(x=alt.X("x:Q", scale=x))
-    title = alt.TitleParams(f"{stack}, layer {layer % n_layers + 1} of {n_layers}",
-                            subtitle=f"query \u2192 key; weights under {LEAST} are left out")
+    left = (
+        text.transform_filter("datum.side == 'query'")
+        .transform_calculate(x="-0.03", query="datum.place")
+        .mark_text(align="right", color=GREY, fontSize=13)
+        .encode(x=alt.X("x:Q", scale=x))
+        .add_params(word)
+    )
+    right = (
+        text.transform_filter("datum.side == 'key'")
+        .transform_calculate(x="1.03")
+        .mark_text(align="left", color=GREY, fontSize=13)
+        .encode(x=alt.X("x:Q", scale=x))
+    )
+    title = alt.TitleParams(
+        f"{stack}, layer {layer % n_layers + 1} of {n_layers}",
+        subtitle=f"query \u2192 key; weights under {LEAST} are left out",
+    )
     return show((lines + left + right).properties(width=480, height=height, title=title), name)

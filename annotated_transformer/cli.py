@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SIZES', 'COMMANDS', 'USAGE', 'keep_memory', 'say', 'learn_and_encode', 'prepare', 'train_command', 'differences',
            'arriving_lines', 'translate', 'evaluate', 'keep_scores', 'read_lines', 'demo', 'show_translations', 'parse',
-           'main']
+           'is_rule', 'main']
 
 # %% ../nbs/21_command_line.ipynb #120fda0c
 import contextlib
@@ -14,10 +14,12 @@ import inspect
 import io
 import os
 import queue
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,6 +40,7 @@ from .vocabulary import BytePairVocabulary, WordPieceVocabulary, load_vocabulary
 def keep_memory() -> None:
     "Ask glibc to keep the large blocks that a step frees for the next step, instead of giving them back each time."
     import ctypes
+
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
@@ -49,7 +52,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 # %% ../nbs/21_command_line.ipynb #f5009c4e
-SIZES = {"files": 8000, "grammar": 1200, "multi30k": 5000, "wmt14": None}  # symbols; None: the paper's, by the kind of vocabulary
+SIZES = {
+    "files": 8000,
+    "grammar": 1200,
+    "multi30k": 5000,
+    "wmt14": None,
+}  # symbols; None: the paper's, by the kind of vocabulary
 
 
 def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int) -> None:
@@ -58,10 +66,10 @@ def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_
     lines = (line for pair in corpus.pairs("train") for line in pair)
     vocabulary = (BytePairVocabulary if kind == "bpe" else WordPieceVocabulary).learn(lines, vocab_size)
     tokens = encode_corpus(corpus, vocabulary)
+    say(corpora.report(corpus))
     for split, facts in corpus.splits.items():
-        left_out = ", ".join(f"{n:,} {reason}" for reason, n in facts.get("dropped", {}).items() if n)
-        say(f"{split:>20}: {facts['pairs']:>9,} pairs, {tokens[split]['src']:>11,} {corpus.src} and {tokens[split]['tgt']:>11,} {corpus.tgt} tokens"
-            + (f"; left out: {left_out}" if left_out else ""))
+        src, tgt = (f"{tokens[split][side]:,} {language}" for side, language in (("src", corpus.src), ("tgt", corpus.tgt)))
+        say(f"{split}: {facts['pairs']:,} pairs are {src} and {tgt} tokens")
 
 # %% ../nbs/21_command_line.ipynb #6f4ac580
 def prepare(
@@ -75,7 +83,11 @@ def prepare(
     test: tuple[Path, ...] = (),
     vocab_size: int | None = None,
     vocabulary: Literal["bpe", "word-pieces"] = "bpe",
+    holdout: int = 1000,
+    max_words: int = 250,
+    max_ratio: float = 9.0,
     strict: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
@@ -95,18 +107,27 @@ def prepare(
         test: the same for testing (held out from --train where not given)
         vocab_size: symbols in the shared vocabulary (a usual number for the corpus where not given)
         vocabulary: byte pairs (the paper's EN-DE) or word pieces (its EN-FR)
-        strict: odd lines are errors instead of being left out and counted
+        holdout: source sentences held out where --dev or --test is not given
+        max_words: a longer training line is left out
+        max_ratio: so is one whose side is so many times longer than the other
+        strict: odd training lines are errors instead of being left out and counted
+        overwrite: replace a corpus that the folder holds
     """
+    cleaning = {"max_words": max_words, "max_ratio": max_ratio, "strict": strict, "overwrite": overwrite}
     if corpus == "files":
         if not train:
-            raise InputError("--train: name two aligned files or one tab-separated file, or choose another --corpus")
-        made = corpora.file_corpus(folder, src, tgt, train, dev or None, test or None, strict=strict)
+            raise InputError(
+                "--train: name two aligned files or one tab-separated file, or choose another --corpus"
+            )
+        made = corpora.file_corpus(
+            folder, src, tgt, train, dev or None, test or None, holdout=holdout, **cleaning
+        )
     elif corpus == "grammar":
-        made = corpora.grammar_corpus(folder)
+        made = corpora.grammar_corpus(folder, overwrite=overwrite)
     elif corpus == "multi30k":
-        made = corpora.multi30k(folder, source, src, tgt)
+        made = corpora.multi30k(folder, source, src, tgt, strict=strict, overwrite=overwrite)
     else:
-        made = corpora.wmt14(folder, tgt, source)
+        made = corpora.wmt14(folder, tgt, source, **cleaning)
     learn_and_encode(made, vocabulary, vocab_size or SIZES[corpus] or (37000 if vocabulary == "bpe" else 32000))
     say(f"Next: annotated-transformer train runs/{folder.name} --data {folder}")
 
@@ -140,10 +161,14 @@ def train_command(preset: str) -> Callable:
         if (folder / "config.json").exists():
             run = Run.open(folder)
             if data is not None and (wrong := differences(run, model, training)):
-                raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
-                                 f"continue this one with `annotated-transformer train {folder}`")
+                raise InputError(
+                    f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
+                    f"continue this one with `annotated-transformer train {folder}`"
+                )
         elif data is None:
-            raise InputError(f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`")
+            raise InputError(
+                f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`"
+            )
         else:
             run = start_run(folder, data, model, training)
         if train_run(run, data, minutes):
@@ -157,8 +182,12 @@ def train_command(preset: str) -> Callable:
 def differences(run: Run, model: TransformerConfig, training: TrainingConfig) -> list[str]:
     "What a command asks for that an existing run was not started with."
     wanted = {"model": asdict(model), "training": asdict(training)}
-    return [f"--{name.replace('_', '-')} {value} (it has {run.config[part].get(name)})"
-            for part in wanted for name, value in wanted[part].items() if run.config[part].get(name) != value]
+    return [
+        f"--{name.replace('_', '-')} {value} (it has {run.config[part].get(name)})"
+        for part in wanted
+        for name, value in wanted[part].items()
+        if value not in (run.config[part].get(name), "auto")
+    ]
 
 # %% ../nbs/21_command_line.ipynb #dce0e7bf
 def arriving_lines(stream, most: int = 128) -> Iterator[list[bytes]]:
@@ -269,11 +298,15 @@ def evaluate(
     result = translation.evaluate(translator, sources, references, beam_size, alpha, progress=True)
     if src is None:
         keep_scores(translator.run, split, result, {"beam_size": beam_size, "alpha": alpha}, record)
-    print(f"{name}: {result.sentences:,} sentences\n  sacreBLEU   {result.sacrebleu:.2f}  ({result.signature})\n"
-          f"  perplexity  {result.perplexity:.3f} per word piece\n  accuracy    {100 * result.accuracy:.2f}% of target tokens")
+    print(
+        f"{name}: {result.sentences:,} sentences\n  sacreBLEU   {result.sacrebleu:.2f}  ({result.signature})\n"
+        f"  perplexity  {result.perplexity:.3f} per word piece\n  accuracy    {100 * result.accuracy:.2f}% of target tokens"
+    )
 
 # %% ../nbs/21_command_line.ipynb #48c6aa4f
-def keep_scores(run: Run, split: str, result: translation.Evaluation, search: dict, record: Path | None) -> None:
+def keep_scores(
+    run: Run, split: str, result: translation.Evaluation, search: dict, record: Path | None
+) -> None:
     "Add the scores on `split` to the run's record, and write that to `record` too where it is given."
     kept = run.record()
     scores = {"sacrebleu": result.sacrebleu, "perplexity": result.perplexity, "accuracy": result.accuracy}
@@ -315,7 +348,12 @@ def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = PRESETS["tin
         run = Run.open(run_folder)
     else:
         model, training = PRESETS["tiny"]
-        run = start_run(run_folder, data, replace(model, vocab_size=len(load_vocabulary(data))), replace(training, steps=steps))
+        run = start_run(
+            run_folder,
+            data,
+            replace(model, vocab_size=len(load_vocabulary(data))),
+            replace(training, steps=steps),
+        )
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train_run(run, data):
         say(f"Stopped. Continue with: annotated-transformer demo {folder}")
@@ -325,13 +363,18 @@ def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = PRESETS["tin
     say("4/4  Drawing where the decoder looks")
     sentence = next(Corpus.open(data).pairs("test"))[0]
     picture = head_view(translation.load(run_folder), sentence, stack="cross").save(folder / "attention.svg")
-    print(f"The attention picture: {picture}\n\nNext:\n  echo '{sentence}' | .venv/bin/annotated-transformer translate {run_folder}\n"
-          "  make lab   # the chapters, in JupyterLab")
+    print(
+        f"The attention picture: {picture}\n\nNext:\n  echo '{sentence}' | .venv/bin/annotated-transformer translate {run_folder}\n"
+        "  make lab   # the chapters, in JupyterLab"
+    )
 
 
 def show_translations(translator: translation.Translator, corpus: Corpus) -> None:
     "BLEU on the sets that were held out, and five translations beside their references."
-    for split, what in (("test", "unseen sentences"), ("test_long", "unseen sentences, each longer than any in training")):
+    for split, what in (
+        ("test", "unseen sentences"),
+        ("test_long", "unseen sentences, each longer than any in training"),
+    ):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = translation.evaluate(translator, sources, references, progress=True)
         keep_scores(translator.run, split, result, {"beam_size": 4, "alpha": 0.6}, None)
@@ -353,16 +396,32 @@ def parse(command: Callable, argv: Sequence[str], prog: str) -> Callable[[], Non
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
-            return tyro.cli(bind, args=list(argv), prog=prog, description=inspect.cleandoc(command.__doc__).split("\n\nArgs:")[0])
+            return tyro.cli(
+                bind,
+                args=list(argv),
+                prog=prog,
+                description=inspect.cleandoc(command.__doc__).split("\n\nArgs:")[0],
+            )
     except SystemExit as end:
         if not end.code:  # --help
             raise
-        box = [line.strip("│ ") for line in printed.getvalue().splitlines() if line.startswith("│")]
-        rule = next((i for i, line in enumerate(box) if line.startswith("──")), len(box))
-        raise InputError(f"{' '.join(box[:rule])} (see {prog} --help)") from None
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", printed.getvalue())  # without colours
+        lines = [line.strip("│ ") for line in plain.splitlines()][1:]  # the first is a title
+        said = takewhile(lambda line: not is_rule(line), dropwhile(is_rule, lines))
+        raise InputError(f"{' '.join(said)} (see {prog} --help)") from None
+
+
+def is_rule(line: str) -> bool:
+    return set(line) <= set("─-╰╯")
 
 # %% ../nbs/21_command_line.ipynb #dd6bd9a9
-COMMANDS = {"prepare": prepare, "train": train_command("small"), "translate": translate, "evaluate": evaluate, "demo": demo}
+COMMANDS = {
+    "prepare": prepare,
+    "train": train_command("small"),
+    "translate": translate,
+    "evaluate": evaluate,
+    "demo": demo,
+}
 
 USAGE = """usage: annotated-transformer COMMAND ...
 
@@ -383,7 +442,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     "The console script. What a user can mend is said in one line on standard error, with exit code 2."
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE.format(commands="\n".join(f"  {name:10} {f.__doc__.splitlines()[0]}" for name, f in COMMANDS.items())))
+        print(
+            USAGE.format(
+                commands="\n".join(f"  {name:10} {f.__doc__.splitlines()[0]}" for name, f in COMMANDS.items())
+            )
+        )
         raise SystemExit(0 if argv else 2)
     try:
         if argv[0] not in COMMANDS:
@@ -392,7 +455,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         name, options = argv[0], argv[1:]
         command = COMMANDS[name]
         if name == "train":  # its defaults depend on --config, so that is read first
-            command = train_command(next((b for a, b in zip(options, options[1:]) if a == "--config" and b in PRESETS), "small"))
+            command = train_command(
+                next((b for a, b in zip(options, options[1:]) if a == "--config" and b in PRESETS), "small")
+            )
         parse(command, options, f"annotated-transformer {name}")()
     except InputError as error:
         say(f"annotated-transformer: {error}")

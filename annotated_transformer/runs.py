@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['read_json', 'write_json', 'load_weights', 'file_digest', 'average', 'Run', 'command_line', 'hardware', 'revision',
-           'versions', 'make_record']
+           'versions', 'make_record', 'origin']
 
 # %% ../nbs/13_runs.ipynb #fb7a53f3
 import hashlib
@@ -48,6 +48,7 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     "The tensors of a safetensors file. Raises InputError where it is damaged."
     from safetensors import SafetensorError
     from safetensors.torch import load_file
+
     try:
         return load_file(path)
     except (OSError, SafetensorError):
@@ -62,7 +63,10 @@ def file_digest(path: str | Path) -> str:
 # %% ../nbs/13_runs.ipynb #2faae916
 def average(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     "The mean of several checkpoints' weights, summed in float64 (section 6.1)."
-    return {name: (sum(w[name].double() for w in weights) / len(weights)).to(first.dtype) for name, first in weights[0].items()}
+    return {
+        name: (sum(w[name].double() for w in weights) / len(weights)).to(first.dtype)
+        for name, first in weights[0].items()
+    }
 
 # %% ../nbs/13_runs.ipynb #097400ba
 class Run:
@@ -75,15 +79,16 @@ class Run:
         self.folder, self.config = Path(folder), config
 
     @classmethod
-    def create(cls, folder: str | Path, model: TransformerConfig, training: dict, data: dict, vocabulary: Vocabulary) -> "Run":
+    def create(
+        cls, folder: str | Path, model: TransformerConfig, training: dict, data: dict, vocabulary: Vocabulary
+    ) -> "Run":
         "Begin a run directory. Raises InputError where the folder holds something already."
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder}: exists already: name another folder for the run, or remove this one")
         folder.mkdir(parents=True, exist_ok=True)
         vocabulary.save(folder)
-        run = cls(folder, {"model": asdict(model), "training": training, "data": data, "command": command_line(),
-                           "revision": revision(), "date": date.today().isoformat()})
+        run = cls(folder, {"model": asdict(model), "training": training, "data": data, **origin()})
         write_json(folder / "config.json", run.config)  # last: what has it is a run
         return run
 
@@ -91,10 +96,14 @@ class Run:
     def open(cls, folder: str | Path) -> "Run":
         "An existing run. Raises InputError where the folder is none."
         if not (Path(folder) / "config.json").is_file():
-            raise InputError(f"{folder}: not a run directory (no config.json): make one with `annotated-transformer train`")
+            raise InputError(
+                f"{folder}: not a run directory (no config.json): make one with `annotated-transformer train`"
+            )
         config = read_json(Path(folder) / "config.json")
         if not isinstance(config, dict) or not {"model", "training", "data"} <= set(config):
-            raise InputError(f"{folder}/config.json: not the configuration of a run (it has no parts model, training, data)")
+            raise InputError(
+                f"{folder}/config.json: not the configuration of a run (it has no parts model, training, data)"
+            )
         return cls(folder, config)
 
     def model(self) -> Transformer:
@@ -108,7 +117,9 @@ class Run:
         "The vocabulary that the run was begun with. Raises InputError where another one lies in its place."
         vocabulary = load_vocabulary(self.folder)
         if vocabulary.digest != self.config["data"]["vocabulary"]:
-            raise InputError(f"{self.folder}: its vocabulary is not the one that the run was begun with: copy that one back")
+            raise InputError(
+                f"{self.folder}: its vocabulary is not the one that the run was begun with: copy that one back"
+            )
         return vocabulary
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -119,12 +130,16 @@ class Run:
     def save_checkpoint(self, step: int, model: Transformer, state: dict, keep: int) -> Path:
         "Write weights and `state` beside their place, rename them into it, remove all but the newest `keep` checkpoints."
         from safetensors.torch import save_file
+
         path = self.folder / "checkpoints" / f"step_{step}"
         part = path.with_name(f".{path.name}.tmp")
         for stale in (part, path):
             shutil.rmtree(stale, ignore_errors=True)
         part.mkdir(parents=True)
-        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, part / "model.safetensors")
+        save_file(
+            {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
+            part / "model.safetensors",
+        )
         torch.save(state, part / "state.pt")
         write_json(part / "digests.json", {p.name: file_digest(p) for p in sorted(part.iterdir())})
         part.rename(path)
@@ -136,22 +151,31 @@ class Run:
         "Raises InputError where a file of a checkpoint is not as it was written."
         for name, digest in read_json(checkpoint / "digests.json").items():
             if not (checkpoint / name).is_file() or file_digest(checkpoint / name) != digest:
-                raise InputError(f"{checkpoint / name}: damaged or cut short: remove {checkpoint}, then the checkpoint before it is used")
+                raise InputError(
+                    f"{checkpoint / name}: damaged or cut short: remove {checkpoint}, then the checkpoint before it is used"
+                )
 
     def load_checkpoint(self, step: int | None = None) -> tuple[dict[str, Tensor], dict]:
         "Weights and state of the checkpoint at `step`, or of the newest. Raises InputError where there is none, or it is damaged."
         found = dict(self.checkpoints())
         if not found:
-            raise InputError(f"{self.folder}: no checkpoint yet: train it with `annotated-transformer train {self.folder}`")
+            raise InputError(
+                f"{self.folder}: no checkpoint yet: train it with `annotated-transformer train {self.folder}`"
+            )
         if step is not None and step not in found:
-            raise InputError(f"{self.folder}: no checkpoint at step {step}; there are {', '.join(map(str, found))}")
+            raise InputError(
+                f"{self.folder}: no checkpoint at step {step}; there are {', '.join(map(str, found))}"
+            )
         path = found[max(found) if step is None else step]
         self.check(path)
-        return load_weights(path / "model.safetensors"), torch.load(path / "state.pt", weights_only=True, map_location="cpu")
+        return load_weights(path / "model.safetensors"), torch.load(
+            path / "state.pt", weights_only=True, map_location="cpu"
+        )
 
     def write_average(self) -> int:
         "Average the checkpoints that are kept into `averaged.safetensors`; returns how many they were."
         from safetensors.torch import save
+
         paths = [path for _, path in self.checkpoints()]
         for path in paths:
             self.check(path)
@@ -190,6 +214,7 @@ class Run:
     def ship(self, folder: str | Path) -> None:
         "Write what translating needs to `folder`, the weights in half precision: what the package carries in `pretrained/`."
         from safetensors.torch import save
+
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.vocabulary().save(folder)
@@ -222,22 +247,44 @@ def hardware() -> str:
 def revision() -> str:
     "The commit of the checkout that the package runs from (`ANNOTATED_REVISION` overrides it), else the package's version."
     from annotated_transformer import __version__
+
     root = Path(__file__).resolve().parent.parent if "__file__" in globals() else Path.cwd()
     if os.environ.get("ANNOTATED_REVISION") or not (root / ".git").exists():
         return os.environ.get("ANNOTATED_REVISION") or __version__
-    git = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], cwd=root, capture_output=True, text=True)
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
     return git.stdout.strip() or __version__
 
 
 def versions() -> dict[str, str]:
     "The versions that a number may depend on."
     from importlib.metadata import version
-    return {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy", "sentencepiece", "sacrebleu")}}
+
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "numpy", "sentencepiece", "sacrebleu")},
+    }
 
 # %% ../nbs/13_runs.ipynb #e09f688a
-def make_record(name: str, task: str, *, data: dict, config: dict, seed: int, seconds: float, metrics: dict,
-                row: str | None = None, command: str | None = None) -> dict:
-    "A result record: one run or measurement, with all that is needed to do it again. `row` is a row of a table of the paper."
-    return {"name": name, "task": task, "row": row, "command": command or command_line(), "revision": revision(),
-            "date": date.today().isoformat(), "data": data, "config": config, "seed": seed, "hardware": hardware(),
-            "versions": versions(), "seconds": round(seconds, 1), "metrics": metrics}
+def make_record(
+    name: str, task: str, *, data: dict, config: dict, seed: int, seconds: float, metrics: dict, row: str | None = None,
+    begun: dict | None = None,
+) -> dict:
+    """A result record: one run or measurement, with all that is needed to do it again.
+
+    `row` is a row of a table of the paper. `begun` holds the command, revision and date of the beginning (a run's `config` does);
+    without it they are those of this moment.
+    """
+    begun = begun or origin()
+    return {"name": name, "task": task, "row": row, **{k: begun[k] for k in ("command", "revision", "date")}, "data": data,
+            "config": config, "seed": seed, "hardware": hardware(), "versions": versions(), "seconds": round(seconds, 1),
+            "metrics": metrics}
+
+
+def origin() -> dict[str, str]:
+    "The command, revision and date of this moment."
+    return {"command": command_line(), "revision": revision(), "date": date.today().isoformat()}

@@ -63,7 +63,10 @@ PRESETS = {
     "base": (BASE, PAPER),
     "big": (BIG, replace(PAPER, steps=300_000, keep=20)),
     "big-en-fr": (BIG_EN_FR, replace(PAPER, steps=300_000, keep=20)),
-    "small": (SMALL, replace(PAPER, steps=3500, warmup_steps=1000, rate=0.7, batch_tokens=2500, save_every=200, keep=8)),
+    "small": (
+        SMALL,
+        replace(PAPER, steps=3500, warmup_steps=1000, rate=0.7, batch_tokens=2500, save_every=200, keep=8),
+    ),
     "tiny": (TINY, replace(PAPER, steps=900, warmup_steps=200, rate=0.5, batch_tokens=2000, save_every=100)),
 }
 
@@ -81,7 +84,9 @@ def native_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
     return "bfloat16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "float32"
 
 # %% ../nbs/14_training.ipynb #65cd8633
-def update(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, config: TrainingConfig, step: int) -> tuple[torch.Tensor, int]:
+def update(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, config: TrainingConfig, step: int
+) -> tuple[torch.Tensor, int]:
     "Update number `step` (from 1). Returns the smoothed loss, summed over the batch's target tokens, and their number."
     device = next(model.parameters()).device
     set_rate(optimizer, config.rate * learning_rate(step, model.config.d_model, config.warmup_steps))
@@ -119,7 +124,10 @@ def batches(corpus: ParallelCorpus, config: TrainingConfig, progress: Progress) 
 
 # %% ../nbs/14_training.ipynb #c6840fea
 def random_state() -> dict[str, torch.Tensor | list[torch.Tensor]]:
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
+    return {
+        "cpu": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
 
 
 def save(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, keep: int) -> None:
@@ -166,7 +174,9 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
         raise InputError(f"{data}: not encoded yet: run `annotated-transformer prepare` to its end")
     vocabulary = load_vocabulary(corpus.folder)
     if len(vocabulary) != model.vocab_size:
-        raise InputError(f"vocab_size {model.vocab_size}: the vocabulary in {data} has {len(vocabulary)} symbols")
+        raise InputError(
+            f"vocab_size {model.vocab_size}: the vocabulary in {data} has {len(vocabulary)} symbols"
+        )
     for name in ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every"):
         if getattr(training, name) < 1:
             raise InputError(f"{name} {getattr(training, name)}: give 1 or more")
@@ -179,8 +189,14 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
         raise InputError(str(error)) from None
     if training.precision == "auto":  # decided once: a run that moves to another machine goes on as it began
         training = replace(training, precision=native_precision(training_device()))
-    facts = {"folder": str(data), "name": corpus.name, "src": corpus.src, "tgt": corpus.tgt, "vocabulary": vocabulary.digest,
-             "splits": {split: {"pairs": f["pairs"], "sha256": f["sha256"]} for split, f in corpus.splits.items()}}
+    facts = {
+        "folder": str(data),
+        "name": corpus.name,
+        "src": corpus.src,
+        "tgt": corpus.tgt,
+        "vocabulary": vocabulary.digest,
+        "splits": {split: {"pairs": f["pairs"], "sha256": f["sha256"]} for split, f in corpus.splits.items()},
+    }
     return Run.create(folder, model, asdict(training), facts, vocabulary)
 
 # %% ../nbs/14_training.ipynb #a5fee8b7
@@ -191,6 +207,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     In the end the checkpoints that are kept are averaged, and `record.json` is written.
     """
     from tqdm import tqdm
+
     config, folder = TrainingConfig(**run.config["training"]), data or run.config["data"]["folder"]
     corpus, dev = open_data(run, folder)
     torch.manual_seed(config.seed)
@@ -201,7 +218,13 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
 
     begun, before = time.monotonic(), progress.seconds
     report = Report(model)
-    bar = tqdm(total=config.steps, initial=progress.step, unit="step", dynamic_ncols=True, mininterval=1 if sys.stderr.isatty() else 60)
+    bar = tqdm(
+        total=config.steps,
+        initial=progress.step,
+        unit="step",
+        dynamic_ncols=True,
+        mininterval=1 if sys.stderr.isatty() else 60,
+    )
     with stop_signals() as stopped, open(run.folder / "metrics.jsonl", "a", encoding="utf-8") as log, bar:
         for batch in batches(corpus, config, progress):
             if progress.step == config.steps:
@@ -229,9 +252,13 @@ def open_data(run: Run, folder: str | Path) -> tuple[ParallelCorpus, ParallelCor
     "The training and development sets. Raises InputError where the folder holds another vocabulary or text than the run's."
     corpus, facts = Corpus.open(folder), run.config["data"]
     if read_json(corpus.folder / "encoded.json").get("vocabulary") != facts["vocabulary"]:
-        raise InputError(f"{folder}: encoded with another vocabulary than the run {run.folder}: give its own data with --data")
+        raise InputError(
+            f"{folder}: encoded with another vocabulary than the run {run.folder}: give its own data with --data"
+        )
     if corpus.splits["train"]["sha256"] != facts["splits"]["train"]["sha256"]:
-        raise InputError(f"{folder}: another training text than that of the run {run.folder}: give its own data with --data")
+        raise InputError(
+            f"{folder}: another training text than that of the run {run.folder}: give its own data with --data"
+        )
     return ParallelCorpus(folder, "train"), ParallelCorpus(folder, "dev") if "dev" in corpus.splits else None
 
 # %% ../nbs/14_training.ipynb #fda2b904
@@ -250,8 +277,14 @@ class Report:
 
     def line(self, progress: Progress, dev: Iterator[Batch] | None) -> dict:
         "The line for `metrics.jsonl`, measured on the development set where it is given; then everything begins anew."
-        line = {"step": progress.step, "epoch": progress.epoch, "loss": float(self.loss / self.tokens), "tokens": self.tokens,
-                "tokens_per_second": round(self.tokens / (time.monotonic() - self.since)), "seconds": round(progress.seconds, 2)}
+        line = {
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "loss": float(self.loss / self.tokens),
+            "tokens": self.tokens,
+            "tokens_per_second": round(self.tokens / (time.monotonic() - self.since)),
+            "seconds": round(progress.seconds, 2),
+        }
         if dev is not None:
             quality = measure(self.model, dev)
             line |= {"dev_perplexity": quality.perplexity, "dev_accuracy": quality.accuracy}
@@ -270,11 +303,34 @@ def finish(run: Run, model: nn.Module, progress: Progress, config: TrainingConfi
     averaged = run.write_average()
     lines = run.metrics()
     measured = [line for line in lines if "dev_perplexity" in line]
-    metrics = {"steps": progress.step, "parameters": sum(p.numel() for p in model.parameters()), "averaged_checkpoints": averaged,
-               "tokens_per_second": round(sum(m["tokens"] for m in lines) / max(progress.seconds, 1e-9))}
+    metrics = {
+        "steps": progress.step,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "averaged_checkpoints": averaged,
+        "tokens_per_second": round(sum(m["tokens"] for m in lines) / max(progress.seconds, 1e-9)),
+    }
     if measured:
-        metrics |= {"perplexity/dev": measured[-1]["dev_perplexity"], "accuracy/dev": measured[-1]["dev_accuracy"]}
-    record = make_record(run.folder.name, "translation", data=run.config["data"], seed=config.seed, seconds=progress.seconds,
-                         config={part: run.config[part] for part in ("model", "training")}, metrics=metrics, command=run.config["command"])
-    run.write_record(record | {"curve": [{k: m[k] for k in ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy")} for m in measured]})
+        metrics |= {
+            "perplexity/dev": measured[-1]["dev_perplexity"],
+            "accuracy/dev": measured[-1]["dev_accuracy"],
+        }
+    record = make_record(
+        run.folder.name,
+        "translation",
+        data=run.config["data"],
+        seed=config.seed,
+        seconds=progress.seconds,
+        config={part: run.config[part] for part in ("model", "training")},
+        metrics=metrics,
+        begun=run.config,
+    )
+    run.write_record(
+        record
+        | {
+            "curve": [
+                {k: m[k] for k in ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy")}
+                for m in measured
+            ]
+        }
+    )
     return progress.step == config.steps

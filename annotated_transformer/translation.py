@@ -61,22 +61,35 @@ class Translator:
         "The ids of each line, the end symbol last."
         return [ids + [END] for ids in self.vocabulary.encode_batch(lines)]
 
-    def search(self, lines: Sequence[str], beam_size: int = 4, alpha: float = 0.6, n_best: int = 1, batch_tokens: int = 2000,
-               progress: bool = False, first_line: int = 1) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        lines: Sequence[str],
+        beam_size: int = 4,
+        alpha: float = 0.6,
+        n_best: int = 1,
+        batch_tokens: int = 2000,
+        progress: bool = False,
+        first_line: int = 1,
+    ) -> list[list[Hypothesis]]:
         """The `n_best` hypotheses of each line, in the lines' order; sentences of like lengths are searched together.
 
         A line of more than `max_tokens` symbols is cut, with a warning that counts lines from `first_line`.
         """
         from tqdm import tqdm
+
         encoded = self.encode(lines)
         for i, ids in enumerate(encoded):
             if len(ids) > self.max_tokens:
-                print(f"warning: line {first_line + i} has {len(ids):,} symbols; only its first {self.max_tokens:,} are translated",
-                      file=sys.stderr)
-                encoded[i] = ids[:self.max_tokens - 1] + [END]
+                print(
+                    f"warning: line {first_line + i} has {len(ids):,} symbols; only its first {self.max_tokens:,} are translated",
+                    file=sys.stderr,
+                )
+                encoded[i] = ids[: self.max_tokens - 1] + [END]
         lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
         found: list[list[Hypothesis]] = [[] for _ in lines]
-        with tqdm(total=len(lines), unit=" sentences", desc="translating", disable=not progress, delay=2, leave=False) as bar:
+        with tqdm(
+            total=len(lines), unit=" sentences", desc="translating", disable=not progress, delay=2, leave=False
+        ) as bar:
             for batch in reversed(batch_indices(lengths, lengths, batch_tokens)):
                 src = pad([np.array(encoded[i]) for i in batch]).to(self.device)
                 for i, hypotheses in zip(batch, beam_search(self.model, src, beam_size, alpha, n_best=n_best)):
@@ -84,12 +97,20 @@ class Translator:
                 bar.update(len(batch))
         return found
 
-    def translate(self, lines: str | Sequence[str], beam_size: int = 4, alpha: float = 0.6, progress: bool = False,
-                  first_line: int = 1) -> str | list[str]:
+    def translate(
+        self,
+        lines: str | Sequence[str],
+        beam_size: int = 4,
+        alpha: float = 0.6,
+        progress: bool = False,
+        first_line: int = 1,
+    ) -> str | list[str]:
         "The best translation of a line, or of each of several. An empty line gives an empty line."
         if isinstance(lines, str):
             return self.translate([lines], beam_size, alpha)[0]
-        found = self.search([line.strip() for line in lines], beam_size, alpha, progress=progress, first_line=first_line)
+        found = self.search(
+            [line.strip() for line in lines], beam_size, alpha, progress=progress, first_line=first_line
+        )
         return [self.vocabulary.decode(h[0].ids) if line.strip() else "" for line, h in zip(lines, found)]
 
     @torch.inference_mode()
@@ -101,17 +122,34 @@ class Translator:
             self.model(torch.tensor([src_ids], device=self.device), torch.tensor([inputs], device=self.device))
 
         def stack(part: str, kind: str) -> list[Tensor]:
-            return [weights[f"{part}.{layer}.{kind}_attention"][0] for layer in range(self.model.config.n_layers)]
+            return [
+                weights[f"{part}.{layer}.{kind}_attention"][0] for layer in range(self.model.config.n_layers)
+            ]
 
-        return Attention(self.vocabulary.pieces(src_ids), self.vocabulary.pieces(inputs), self.vocabulary.pieces(tgt_ids),
-                         stack("encoder", "self"), stack("decoder", "self"), stack("decoder", "cross"))
+        return Attention(
+            self.vocabulary.pieces(src_ids),
+            self.vocabulary.pieces(inputs),
+            self.vocabulary.pieces(tgt_ids),
+            stack("encoder", "self"),
+            stack("decoder", "self"),
+            stack("decoder", "cross"),
+        )
 
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000) -> Quality:
         "Perplexity per word piece and token accuracy on the references `tgt`."
         src_ids, tgt_ids = self.encode(src), self.encode(tgt)
-        order = batch_indices(np.array([len(x) for x in src_ids]), np.array([len(x) for x in tgt_ids]), batch_tokens)
-        return measure(self.model, (Batch(pad([np.array(src_ids[i]) for i in b]),
-                                          pad([np.array([START] + tgt_ids[i]) for i in b]), b) for b in order))
+        order = batch_indices(
+            np.array([len(x) for x in src_ids]), np.array([len(x) for x in tgt_ids]), batch_tokens
+        )
+        return measure(
+            self.model,
+            (
+                Batch(
+                    pad([np.array(src_ids[i]) for i in b]), pad([np.array([START] + tgt_ids[i]) for i in b]), b
+                )
+                for b in order
+            ),
+        )
 
 # %% ../nbs/16_translation.ipynb #3807ffca
 def load(run: str | Path) -> Translator:
@@ -124,7 +162,9 @@ def load(run: str | Path) -> Translator:
     if str(run) in known and not Path(run).exists():
         run = shipped / str(run)
     elif not Path(run).exists():
-        raise InputError(f"{run}: no such run directory" + (f", nor shipped weights ({', '.join(known)})" if known else ""))
+        raise InputError(
+            f"{run}: no such run directory" + (f", nor shipped weights ({', '.join(known)})" if known else "")
+        )
     opened = Run.open(run)
     model, vocabulary, weights = opened.model(), opened.vocabulary(), opened.weights()
     try:
@@ -137,6 +177,7 @@ def load(run: str | Path) -> Translator:
 def bleu(translations: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
     "Corpus BLEU in percent as sacreBLEU counts it (13a tokens, case counts), and its signature."
     from sacrebleu.metrics import BLEU
+
     metric = BLEU()
     return metric.corpus_score(list(translations), [list(references)]).score, str(metric.get_signature())
 
@@ -152,11 +193,21 @@ class Evaluation(NamedTuple):
     translations: list[str]
 
 
-def evaluate(translator: Translator, src: Sequence[str], references: Sequence[str], beam_size: int = 4, alpha: float = 0.6,
-             progress: bool = False) -> Evaluation:
+def evaluate(
+    translator: Translator,
+    src: Sequence[str],
+    references: Sequence[str],
+    beam_size: int = 4,
+    alpha: float = 0.6,
+    progress: bool = False,
+) -> Evaluation:
     "Translate `src`, hold the result against `references`. Raises InputError where these are not as many, or none."
     if len(src) != len(references) or not src:
-        raise InputError(f"{len(src):,} sources and {len(references):,} references: the same number, at least one, is needed")
+        raise InputError(
+            f"{len(src):,} sources and {len(references):,} references: the same number, at least one, is needed"
+        )
     translations = translator.translate(src, beam_size, alpha, progress)
     quality = translator.measure(src, references)
-    return Evaluation(len(src), *bleu(translations, references), quality.perplexity, quality.accuracy, translations)
+    return Evaluation(
+        len(src), *bleu(translations, references), quality.perplexity, quality.accuracy, translations
+    )
