@@ -75,7 +75,12 @@ def length_penalty(length: int, alpha: float) -> float:
 # %% ../nbs/15_decoding.ipynb #718304dc
 @torch.inference_mode()
 def beam_search(
-    model: Transformer, src: Int[Tensor, "batch src"], beam_size: int = 4, alpha: float = 0.6, extra: int = 50, n_best: int = 1,
+    model: Transformer,
+    src: Int[Tensor, "batch src"],
+    beam_size: int = 4,
+    alpha: float = 0.6,
+    extra: int = 50,
+    n_best: int = 1,
     early: bool = True,
 ) -> list[list[Hypothesis]]:
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, the input's length + 50 symbols).
@@ -84,7 +89,9 @@ def beam_search(
     open beginning can come to beat its n-best finished ones. Raises ValueError for a beam that cannot hold `n_best`.
     """
     if not 1 <= n_best <= beam_size:
-        raise ValueError(f"beam_size {beam_size}, n_best {n_best}: a beam holds 1 or more, and no fewer than the results asked for")
+        raise ValueError(
+            f"beam_size {beam_size}, n_best {n_best}: a beam holds 1 or more, and no fewer than the results asked for"
+        )
     memory, memory_mask = model.encode(src)
     cache = model.start_cache(memory)
     limits = ((src != PAD).sum(1) + extra).tolist()
@@ -92,11 +99,16 @@ def beam_search(
     open_ = list(range(len(src)))  # the sentences still searched
     # the model's rows: sentence by sentence, its beginnings side by side; at first one each
     ids = torch.full((len(src), 1), START, device=src.device)
-    score = torch.zeros(len(src), 1, dtype=torch.float64, device=src.device)  # [open sentence, place]; -inf: nothing there
+    score = torch.zeros(
+        len(src), 1, dtype=torch.float64, device=src.device
+    )  # [open sentence, place]; -inf: nothing there
     while open_:
         ids, score, parent = extend(model.step(ids[:, -1:], cache, memory_mask), ids, score, beam_size)
-        stay = [i for i, s in enumerate(open_)
-                if harvest(ids, score, i, finished[s], limits[s], beam_size, alpha, n_best, early)]
+        stay = [
+            i
+            for i, s in enumerate(open_)
+            if harvest(ids, score, i, finished[s], limits[s], beam_size, alpha, n_best, early)
+        ]
         if len(stay) < len(open_):
             rows = torch.tensor(stay, device=src.device, dtype=torch.long)
             open_, score = [open_[i] for i in stay], score[rows]
@@ -128,17 +140,32 @@ def extend(
     return torch.cat((ids[parent], symbol), 1), score, parent
 
 # %% ../nbs/15_decoding.ipynb #a2e1dcb7
-def harvest(ids: Tensor, score: Tensor, i: int, finished: list[Hypothesis], limit: int, beam_size: int, alpha: float, n_best: int,
-            early: bool) -> bool:
+def harvest(
+    ids: Tensor,
+    score: Tensor,
+    i: int,
+    finished: list[Hypothesis],
+    limit: int,
+    beam_size: int,
+    alpha: float,
+    n_best: int,
+    early: bool,
+) -> bool:
     "Move what has ended in sentence `i` from the beam to `finished`, best first, and empty the places lost. Is it still open?"
     length = ids.size(1) - 1
     places = beam_size - len(finished)  # each finished hypothesis keeps a place
-    totals, last = score[i].tolist(), ids[i * beam_size:(i + 1) * beam_size, -1].tolist()
+    totals, last = score[i].tolist(), ids[i * beam_size : (i + 1) * beam_size, -1].tolist()
     for place, (total, symbol) in enumerate(zip(totals, last)):
         if total == -math.inf or place >= places:
             totals[place] = -math.inf
         elif symbol == END or length == limit:
-            finished.append(Hypothesis(without_end(ids[i * beam_size + place, 1:].tolist()), total / length_penalty(length, alpha), total))
+            finished.append(
+                Hypothesis(
+                    without_end(ids[i * beam_size + place, 1:].tolist()),
+                    total / length_penalty(length, alpha),
+                    total,
+                )
+            )
             totals[place] = -math.inf
     finished.sort(key=lambda h: -h.score)
     score[i] = torch.tensor(totals, dtype=score.dtype)

@@ -10,6 +10,7 @@ __all__ = ['read_json', 'write_json', 'load_weights', 'file_digest', 'average', 
 import hashlib
 import json
 import os
+import pickle
 import platform
 import shutil
 import subprocess
@@ -168,9 +169,11 @@ class Run:
             )
         path = found[max(found) if step is None else step]
         self.check(path)
-        return load_weights(path / "model.safetensors"), torch.load(
-            path / "state.pt", weights_only=True, map_location="cpu"
-        )
+        weights = load_weights(path / "model.safetensors")
+        try:  # tensors, numbers and text alone: anything else in the file is refused, not run
+            return weights, torch.load(path / "state.pt", weights_only=True, map_location="cpu")
+        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError):
+            raise InputError(f"{path / 'state.pt'}: damaged, or not the state of a training: remove {path}") from None
 
     def write_average(self) -> int:
         "Average the checkpoints that are kept into `averaged.safetensors`; returns how many they were."

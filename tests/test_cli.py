@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -230,7 +231,7 @@ def test_checkpoint_cut_short(made, copy, capsys):
     weights = copy / "checkpoints" / "step_12" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     fails(["translate", copy], capsys, weights)
-    fails(["train", copy, "--data", made / "data"], capsys, weights)
+    fails(["train", copy], capsys, weights)
 
 
 def test_average_cut_short(copy, capsys):
@@ -258,7 +259,7 @@ def test_no_pickle_is_opened(copy, capsys):
     "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
     import pickle
 
-    from annotated_transformer.runs import Run, file_digest
+    from annotated_transformer.runs import file_digest
 
     class Evil:
         def __reduce__(self):
@@ -268,8 +269,9 @@ def test_no_pickle_is_opened(copy, capsys):
     state.write_bytes(pickle.dumps(Evil()))
     digests = json.loads((state.parent / "digests.json").read_text())
     (state.parent / "digests.json").write_text(json.dumps(digests | {"state.pt": file_digest(state)}))
-    with pytest.raises(Exception):
-        Run.open(copy).load_checkpoint()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch remarks on the pickle's protocol
+        fails(["train", copy], capsys, state)
     assert not (copy / "ran").exists()
 
 
@@ -284,7 +286,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "RUN", "--steps", "many"], ["--steps", "many"]),
     (["train", "RUN", "--data", "DATA", "--config", "huge"], ["--config", "huge"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "0"], ["steps 0"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["77", "300"]),
     (["train", "NEW", "--data", "NOTHING", "--config", "tiny"], ["NOTHING"]),

@@ -121,6 +121,17 @@ for module in {modules}:
     assert not printed, printed
 
 
+def test_shipped_weights(run):
+    "They are inside the wheel, at most 12 MB of them, and translate at the length of a line."
+    shipped = [path for path in (ROOT / "annotated_transformer/pretrained").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in shipped) <= 12e6
+    printed = run("python", "-I", "-c", """
+from annotated_transformer.translation import load
+print(load("grammar").translate("The cow is old, but it plays."))
+""")
+    assert printed == "Die Kuh ist alt, aber sie spielt.\n"
+
+
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
     in_readme = re.findall(r"annotated-transformer (\w+)(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
