@@ -185,6 +185,7 @@ class ParallelCorpus:
 def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str, int]]:
     "Encode every split of `corpus` beside its text, with the vocabulary. Returns the tokens of each split and side."
     from tqdm import tqdm
+    (corpus.folder / "encoded.json").unlink(missing_ok=True)  # written last: what has it is whole
     tokens = {}
     for split, facts in corpus.splits.items():
         tokens[split] = {}

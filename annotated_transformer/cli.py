@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'COMMANDS', 'USAGE', 'keep_memory', 'say', 'learn_and_encode', 'prepare', 'train_command', 'differences',
-           'arriving_lines', 'translate', 'evaluate', 'keep_scores', 'read_lines', 'demo', 'show_translations', 'parse',
-           'is_rule', 'main']
+           'arriving_lines', 'translate', 'evaluate', 'keep_scores', 'demo', 'show_translations', 'parse', 'is_rule',
+           'main']
 
 # %% ../nbs/21_command_line.ipynb #120fda0c
 import contextlib
@@ -68,7 +68,10 @@ def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_
     tokens = encode_corpus(corpus, vocabulary)
     say(corpora.report(corpus))
     for split, facts in corpus.splits.items():
-        src, tgt = (f"{tokens[split][side]:,} {language}" for side, language in (("src", corpus.src), ("tgt", corpus.tgt)))
+        src, tgt = (
+            f"{tokens[split][side]:,} {language}"
+            for side, language in (("src", corpus.src), ("tgt", corpus.tgt))
+        )
         say(f"{split}: {facts['pairs']:,} pairs are {src} and {tgt} tokens")
 
 # %% ../nbs/21_command_line.ipynb #6f4ac580
@@ -93,7 +96,7 @@ def prepare(
 
     Examples:
       annotated-transformer prepare data/grammar --corpus grammar
-      annotated-transformer prepare data/multi30k --corpus multi30k --source ~/multi30k --vocab-size 8000
+      annotated-transformer prepare data/multi30k --corpus multi30k --source ~/multi30k
       annotated-transformer prepare data/mine --train text.en text.de --dev dev.en dev.de --vocab-size 4000
 
     Args:
@@ -113,6 +116,9 @@ def prepare(
         strict: odd training lines are errors instead of being left out and counted
         overwrite: replace a corpus that the folder holds
     """
+    fixed = {"grammar": ("en", "de"), "wmt14": ("en", tgt)}.get(corpus, (src, tgt))
+    if (src, tgt) != fixed:
+        raise InputError(f"--src {src} --tgt {tgt}: {corpus} goes from {fixed[0]} to {fixed[1]}")
     cleaning = {"max_words": max_words, "max_ratio": max_ratio, "strict": strict, "overwrite": overwrite}
     if corpus == "files":
         if not train:
@@ -128,7 +134,11 @@ def prepare(
         made = corpora.multi30k(folder, source, src, tgt, strict=strict, overwrite=overwrite)
     else:
         made = corpora.wmt14(folder, tgt, source, **cleaning)
-    learn_and_encode(made, vocabulary, vocab_size or SIZES[corpus] or (37000 if vocabulary == "bpe" else 32000))
+    learn_and_encode(
+        made,
+        vocabulary,
+        vocab_size if vocab_size is not None else SIZES[corpus] or (37000 if vocabulary == "bpe" else 32000),
+    )
     say(f"Next: annotated-transformer train runs/{folder.name} --data {folder}")
 
 # %% ../nbs/21_command_line.ipynb #e7a74cb7
@@ -160,7 +170,7 @@ def train_command(preset: str) -> Callable:
             model = replace(model, vocab_size=len(load_vocabulary(data)))
         if (folder / "config.json").exists():
             run = Run.open(folder)
-            if data is not None and (wrong := differences(run, model, training)):
+            if wrong := differences(run, model, training, preset if data is None else None):
                 raise InputError(
                     f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
                     f"continue this one with `annotated-transformer train {folder}`"
@@ -179,25 +189,31 @@ def train_command(preset: str) -> Callable:
     return train
 
 
-def differences(run: Run, model: TransformerConfig, training: TrainingConfig) -> list[str]:
-    "What a command asks for that an existing run was not started with."
+def differences(run: Run, model: TransformerConfig, training: TrainingConfig, preset: str | None) -> list[str]:
+    "What a command asks for that an existing run was not started with; with a `preset`, its values count as not asked for."
+    unasked = {k: v for part in PRESETS[preset] for k, v in asdict(part).items()} if preset else {}
     wanted = {"model": asdict(model), "training": asdict(training)}
     return [
         f"--{name.replace('_', '-')} {value} (it has {run.config[part].get(name)})"
         for part in wanted
         for name, value in wanted[part].items()
-        if value not in (run.config[part].get(name), "auto")
+        if value not in (run.config[part].get(name), "auto", unasked.get(name, "auto"))
     ]
 
 # %% ../nbs/21_command_line.ipynb #dce0e7bf
 def arriving_lines(stream, most: int = 128) -> Iterator[list[bytes]]:
     "The lines of a byte stream, as many at a time as have come by then (at most `most`): none waits for the next to be typed."
     waiting: queue.Queue = queue.Queue(maxsize=4 * most)
+    failed: list[OSError] = []
 
     def read():
-        for line in stream:
-            waiting.put(line)
-        waiting.put(None)
+        try:
+            for line in stream:
+                waiting.put(line)
+        except OSError as error:
+            failed.append(error)
+        finally:
+            waiting.put(None)
 
     threading.Thread(target=read, daemon=True).start()
     ended = False
@@ -209,6 +225,8 @@ def arriving_lines(stream, most: int = 128) -> Iterator[list[bytes]]:
             lines.pop()
         if lines:
             yield lines
+    if failed:
+        raise failed[0]
 
 # %% ../nbs/21_command_line.ipynb #0fc78793
 def translate(
@@ -231,10 +249,7 @@ def translate(
         alpha: exponent of the length penalty (0: none)
         strict: an odd line (not UTF-8) is an error instead of a warning
     """
-    if beam_size < 1:
-        raise InputError(f"--beam-size {beam_size}: give 1 or more")
-    if alpha != alpha:
-        raise InputError("--alpha nan: give a number")
+    translation.check_search(beam_size, alpha)
     translator = translation.load(run)
     try:
         stream = sys.stdin.buffer if file is None else open(file, "rb")
@@ -260,7 +275,7 @@ def translate(
 def evaluate(
     run: Positional[Path],
     data: Path | None = None,
-    split: str = "test",
+    split: str | None = None,
     src: Path | None = None,
     ref: Path | None = None,
     beam_size: int = 4,
@@ -276,65 +291,65 @@ def evaluate(
     Args:
         run: a run directory
         data: a corpus made by `prepare` (the one that the run was trained on, where not given)
-        split: which part of the corpus
+        split: which part of the corpus (its first test set where not given)
         src: sources in a file of your own, instead of a split
         ref: their translations
         beam_size: hypotheses kept at each step
         alpha: exponent of the length penalty
         record: write a result record to this file
     """
-    translator = translation.load(run)
+    translation.check_search(beam_size, alpha)
     if (src is None) != (ref is None):
         raise InputError("--src and --ref: give both, or neither")
-    if src is not None:
-        name = src.name
-        sources, references = read_lines(src), read_lines(ref)
-    else:
+    if src is not None and record is not None:
+        raise InputError("--record: a record is of a split of a prepared corpus; leave out --src and --ref")
+    translator = translation.load(run)
+    if src is None:
         corpus = Corpus.open(data or translator.run.config["data"]["folder"])
+        split = split or next(iter(corpus.tests), "dev")
         if split not in corpus.splits:
             raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
-        name = split
-        sources, references = map(list, zip(*corpus.pairs(split)))
-    result = translation.evaluate(translator, sources, references, beam_size, alpha, progress=True)
-    if src is None:
-        keep_scores(translator.run, split, result, {"beam_size": beam_size, "alpha": alpha}, record)
+        pairs = corpus.pairs(split)
+    else:
+        split, pairs = src.name, ((a, b) for _, a, b in corpora.two_files(src, ref))
+    result = translation.evaluate(translator, *map(list, zip(*pairs)), beam_size, alpha, progress=True)
     print(
-        f"{name}: {result.sentences:,} sentences\n  sacreBLEU   {result.sacrebleu:.2f}  ({result.signature})\n"
+        f"{split}: {result.sentences:,} sentences\n  sacreBLEU   {result.sacrebleu:.2f}  ({result.signature})\n"
         f"  perplexity  {result.perplexity:.3f} per word piece\n  accuracy    {100 * result.accuracy:.2f}% of target tokens"
     )
-
-# %% ../nbs/21_command_line.ipynb #48c6aa4f
-def keep_scores(
-    run: Run, split: str, result: translation.Evaluation, search: dict, record: Path | None
-) -> None:
-    "Add the scores on `split` to the run's record, and write that to `record` too where it is given."
-    kept = run.record()
-    scores = {"sacrebleu": result.sacrebleu, "perplexity": result.perplexity, "accuracy": result.accuracy}
-    kept["metrics"] |= {f"{name}/{split}": round(value, 4) for name, value in scores.items()}
-    kept |= {"search": search, "signature": result.signature}
-    run.write_record(kept)
+    kept = keep_scores(translator.run, corpus, split, result, beam_size, alpha) if src is None else None
     if record is not None:
+        if kept is None:
+            raise InputError(
+                f"--record {record}: not written: {run} has no finished training, or this is not the text that it names"
+            )
         record.parent.mkdir(parents=True, exist_ok=True)
         write_json(record, kept | {"name": record.stem})
 
-# %% ../nbs/21_command_line.ipynb #7d566a69
-def read_lines(path: Path) -> list[str]:
-    "The lines of a UTF-8 text file. Raises InputError naming the line that is not."
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    out = []
-    for i, line in enumerate(lines[:-1] if lines[-1] == b"" else lines):
-        try:
-            out.append(line.decode("utf-8").rstrip("\r"))
-        except UnicodeDecodeError:
-            raise InputError(f"{path}, line {i + 1}: not UTF-8: convert the file") from None
-    return out
+# %% ../nbs/21_command_line.ipynb #48c6aa4f
+def keep_scores(
+    run: Run, corpus: Corpus, split: str, result: translation.Evaluation, beam_size: int, alpha: float
+) -> dict | None:
+    "Add the scores to the run's record. None, and nothing kept, where the run has no record yet, or is scored on text that is not its own."
+    own = run.config["data"]["splits"].get(split, {}).get("sha256") == corpus.splits[split]["sha256"]
+    if not own or not (run.folder / "record.json").exists():
+        return None
+    record = run.record()
+    scores = {"sacrebleu": result.sacrebleu, "perplexity": result.perplexity, "accuracy": result.accuracy}
+    record["metrics"] |= {f"{name}/{split}": round(value, 4) for name, value in scores.items()}
+    record.setdefault("search", {})[split] = {"beam_size": beam_size, "alpha": alpha}
+    record["signature"] = result.signature
+    if os.access(run.folder, os.W_OK) and "pretrained" not in run.folder.parts:
+        run.write_record(record)
+    return record
 
 # %% ../nbs/21_command_line.ipynb #f6d55f33
 def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = PRESETS["tiny"][1].steps) -> None:
-    """Learn to translate in about three minutes: the built-in grammar, a tiny model, its translations and a picture.
+    """Learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture.
+
+    Examples:
+      annotated-transformer demo
+      annotated-transformer demo runs/longer --steps 2000
 
     Args:
         folder: where data, run and picture go; a demo that was stopped is continued
@@ -364,8 +379,8 @@ def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = PRESETS["tin
     sentence = next(Corpus.open(data).pairs("test"))[0]
     picture = head_view(translation.load(run_folder), sentence, stack="cross").save(folder / "attention.svg")
     print(
-        f"The attention picture: {picture}\n\nNext:\n  echo '{sentence}' | .venv/bin/annotated-transformer translate {run_folder}\n"
-        "  make lab   # the chapters, in JupyterLab"
+        f"The attention picture: {picture}\n\nNext:\n  echo '{sentence}' | annotated-transformer translate {run_folder}\n"
+        "  make lab   # the chapters, in JupyterLab\n(After `source .venv/bin/activate` your shell knows `annotated-transformer`.)"
     )
 
 
@@ -377,7 +392,7 @@ def show_translations(translator: translation.Translator, corpus: Corpus) -> Non
     ):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = translation.evaluate(translator, sources, references, progress=True)
-        keep_scores(translator.run, split, result, {"beam_size": 4, "alpha": 0.6}, None)
+        keep_scores(translator.run, corpus, split, result, 4, 0.6)
         print(f"BLEU {result.sacrebleu:5.1f} on {result.sentences:,} {what}")
         if split == "test":
             samples = list(zip(sources, references, result.translations))[:5]
@@ -440,7 +455,11 @@ annotated-transformer COMMAND --help tells the options of one."""
 
 def main(argv: Sequence[str] | None = None) -> None:
     "The console script. What a user can mend is said in one line on standard error, with exit code 2."
-    argv = list(sys.argv[1:] if argv is None else argv)
+    argv = [
+        part
+        for word in (sys.argv[1:] if argv is None else argv)
+        for part in (word.split("=", 1) if word.startswith("--config=") else [word])
+    ]
     if not argv or argv[0] in ("-h", "--help"):
         print(
             USAGE.format(
@@ -465,6 +484,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
+    except OSError as error:
+        say(f"annotated-transformer: {error.filename or 'reading or writing'}: {error.strerror or error}")
+        raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

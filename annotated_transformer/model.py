@@ -90,6 +90,12 @@ def check_config(c: TransformerConfig):
     for name in ("vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"):
         if getattr(c, name) < 1:
             raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more")
+    if min(c.n_p, c.max_length) < 1 or c.parameter_heads < 0:
+        raise ValueError(f"n_p is {c.n_p}, max_length {c.max_length}, parameter_heads {c.parameter_heads}: "
+                         "give 1 or more, and 0 heads for none")
+    for name in ("dropout", "attention_dropout"):
+        if not 0 <= getattr(c, name) < 1:
+            raise ValueError(f"{name} is {getattr(c, name)}: give a number from 0 to below 1")
     if c.positions not in ("sinusoidal", "learned"):
         raise ValueError(f"positions is {c.positions!r}: give 'sinusoidal' or 'learned'")
 

@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -128,8 +129,12 @@ class Run:
         found = (self.folder / "checkpoints").glob("step_*")
         return sorted((int(p.name[5:]), p) for p in found if p.name[5:].isdigit())
 
-    def save_checkpoint(self, step: int, model: Transformer, state: dict, keep: int) -> Path:
-        "Write weights and `state` beside their place, rename them into it, remove all but the newest `keep` checkpoints."
+    def save_checkpoint(self, step: int, model: Transformer, state: dict, keep: int, every: int = 1) -> Path:
+        """Write weights and `state` beside their place, rename them into it, remove all but the newest `keep` checkpoints.
+
+        An earlier one that stands at no multiple of `every` came from an interruption. It goes too, so that a run which was stopped
+        keeps the same checkpoints as one that was not.
+        """
         from safetensors.torch import save_file
 
         path = self.folder / "checkpoints" / f"step_{step}"
@@ -144,6 +149,9 @@ class Run:
         torch.save(state, part / "state.pt")
         write_json(part / "digests.json", {p.name: file_digest(p) for p in sorted(part.iterdir())})
         part.rename(path)
+        for old_step, old in self.checkpoints()[:-1]:
+            if old_step % every:
+                shutil.rmtree(old)
         for _, old in self.checkpoints()[:-keep]:
             shutil.rmtree(old)
         return path
@@ -230,7 +238,7 @@ class Run:
 def command_line() -> str:
     "The command that this program was started with, as a person would type it."
     if Path(sys.argv[0]).name in ("annotated-transformer", "cli.py"):
-        return " ".join(["annotated-transformer", *sys.argv[1:]])
+        return shlex.join(["annotated-transformer", *sys.argv[1:]])
     return "from Python"
 
 
@@ -254,12 +262,11 @@ def revision() -> str:
     root = Path(__file__).resolve().parent.parent if "__file__" in globals() else Path.cwd()
     if os.environ.get("ANNOTATED_REVISION") or not (root / ".git").exists():
         return os.environ.get("ANNOTATED_REVISION") or __version__
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-    )
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        git = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    except OSError:  # a checkout on a machine without git
+        return __version__
     return git.stdout.strip() or __version__
 
 

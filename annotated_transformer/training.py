@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['SMALL', 'TINY', 'PAPER', 'PRESETS', 'TrainingConfig', 'training_device', 'native_precision', 'update', 'Progress',
-           'batches', 'random_state', 'save', 'restore', 'stop_signals', 'start_run', 'train', 'open_data', 'Report',
-           'finish']
+           'batches', 'random_state', 'save', 'restore', 'stop_signals', 'start_run', 'train', 'training_config',
+           'open_data', 'Report', 'finish']
 
 # %% ../nbs/14_training.ipynb #02ce6659
 import contextlib
 import json
+import math
 import signal
 import sys
 import time
@@ -130,17 +131,20 @@ def random_state() -> dict[str, torch.Tensor | list[torch.Tensor]]:
     }
 
 
-def save(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, keep: int) -> None:
+def save(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, config: TrainingConfig) -> None:
     "A checkpoint of all that decides how the training goes on."
     state = {"optimizer": optimizer.state_dict(), "progress": asdict(progress), "random": random_state()}
-    run.save_checkpoint(progress.step, model, state, keep)
+    run.save_checkpoint(progress.step, model, state, config.keep, config.save_every)
 
 
 def restore(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    "Bring model, optimizer and random numbers to where the newest checkpoint left them."
+    "Bring model, optimizer and random numbers to where the newest checkpoint left them. Raises InputError where it does not fit."
     weights, state = run.load_checkpoint()
-    model.load_state_dict(weights)
-    optimizer.load_state_dict(state["optimizer"])
+    try:
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(state["optimizer"])
+    except (RuntimeError, ValueError, KeyError):
+        raise InputError(f"{run.folder}: the checkpoint does not have the shape that config.json tells: put the run's own config.json back") from None
     torch.set_rng_state(state["random"]["cpu"])
     if torch.cuda.is_available() and state["random"]["cuda"]:
         torch.cuda.set_rng_state_all(state["random"]["cuda"])
@@ -180,8 +184,12 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
     for name in ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every"):
         if getattr(training, name) < 1:
             raise InputError(f"{name} {getattr(training, name)}: give 1 or more")
-    if not 0 <= training.label_smoothing < 1:
-        raise InputError(f"label_smoothing {training.label_smoothing}: give a number from 0 to below 1")
+    if not 0 <= training.label_smoothing < 1 - 1 / model.vocab_size:  # beyond, the target would be the least likely symbol
+        raise InputError(f"label_smoothing {training.label_smoothing}: give a number from 0 to below 1 - 1/vocab_size")
+    if not 0 < training.rate < math.inf:
+        raise InputError(f"rate {training.rate}: give a number above 0")
+    if training.seed < 0:
+        raise InputError(f"seed {training.seed}: give 0 or more")
     try:
         with torch.device("meta"):
             Transformer(model)
@@ -208,12 +216,16 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     """
     from tqdm import tqdm
 
-    config, folder = TrainingConfig(**run.config["training"]), data or run.config["data"]["folder"]
-    corpus, dev = open_data(run, folder)
+    config = training_config(run)
+    corpus, dev = open_data(run, data or run.config["data"]["folder"])
     torch.manual_seed(config.seed)
-    model = run.model().to(training_device()).train()
+    model = run.model().to(training_device()).train()  # drawn anew, from the seed
     optimizer = adam(model.parameters())
     progress = restore(run, model, optimizer) if run.checkpoints() else Progress()
+    average = run.folder / "averaged.safetensors"
+    if progress.step == config.steps and average.exists() and (run.folder / "record.json").exists():
+        return True
+    average.unlink(missing_ok=True)  # of an earlier sitting: soon out of date
     run.forget_metrics_after(progress.step)
 
     begun, before = time.monotonic(), progress.seconds
@@ -241,13 +253,21 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
                 log.flush()
                 bar.set_postfix(report.shown(line))
             if saving:
-                save(run, model, optimizer, progress, config.keep)
+                save(run, model, optimizer, progress, config)
             bar.update()
-            if stopped:
+            if saving and stopped:
                 break
     return finish(run, model, progress, config)
 
 # %% ../nbs/14_training.ipynb #72a7e85e
+def training_config(run: Run) -> TrainingConfig:
+    "The run's training configuration. Raises InputError where config.json holds another thing."
+    try:
+        return TrainingConfig(**run.config["training"])
+    except TypeError as error:
+        raise InputError(f"{run.folder}/config.json: {error}") from None
+
+
 def open_data(run: Run, folder: str | Path) -> tuple[ParallelCorpus, ParallelCorpus | None]:
     "The training and development sets. Raises InputError where the folder holds another vocabulary or text than the run's."
     corpus, facts = Corpus.open(folder), run.config["data"]

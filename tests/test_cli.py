@@ -12,6 +12,8 @@ import pytest
 
 from annotated_transformer import cli, grammar
 
+OPTIONS = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
+           "--steps 12 --save-every 4 --report-every 2 --batch-tokens 400").split()
 MODEL = "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8".split()
 
 
@@ -54,9 +56,10 @@ def fails(arguments, capsys, *named):
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         cli.main([str(a) for a in arguments])
-    said = capsys.readouterr().err.strip().split("\n")[-1]
+    told = capsys.readouterr().err
+    said = told.strip().split("\n")[-1]
     assert end.value.code == 2
-    assert said.startswith("annotated-transformer: ") and "Traceback" not in said
+    assert said.startswith("annotated-transformer: ") and "Traceback" not in told
     for name in named:
         assert str(name) in said, said
     return said
@@ -81,7 +84,9 @@ def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
     assert "sacreBLEU" in capsys.readouterr().out
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert {"sacrebleu/test", "perplexity/test", "accuracy/test"} <= set(kept["metrics"]) and kept["name"] == "kept"
-    assert kept["signature"].startswith("nrefs:1") and kept["search"] == {"beam_size": 1, "alpha": 0.6}
+    assert kept["signature"].startswith("nrefs:1") and kept["search"] == {"test": {"beam_size": 1, "alpha": 0.6}}
+    cli.main(["train", str(copy), "--data", str(made / "data"), "--config=tiny", *OPTIONS])  # nothing is left to do
+    assert json.loads((copy / "record.json").read_text())["metrics"] == kept["metrics"]
 
 
 def test_evaluate_takes_files(made, text, capsys):
@@ -164,7 +169,9 @@ def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([*command.split(), "--help"])
     assert end.value.code == 0
-    assert f"annotated-transformer {command}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Examples:" in out or not command and "Begin with:" in out
+    assert f"  annotated-transformer {command or 'prepare'} " in out or command == "demo"
 
 
 # --- what is wrong -----------------------------------------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ def test_no_pickle_is_opened(copy, capsys):
 
 def test_references_of_another_length(made, text, tmp_path, capsys):
     short = write(tmp_path / "short.de", ["ein Satz"])
-    fails(["evaluate", made / "run", "--src", text["test"][0], "--ref", short], capsys, "30 sources", "1 references")
+    fails(["evaluate", made / "run", "--src", text["test"][0], "--ref", short], capsys, "test.en has 30", "short.de has 1")
 
 
 @pytest.mark.parametrize("arguments, named", [
@@ -292,8 +299,14 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "NOTHING", "--config", "tiny"], ["NOTHING"]),
     (["train", "RUN", "--data", "DATA", "--config", "tiny"], ["--steps"]),
     (["translate", "RUN", "NOTHING"], ["NOTHING"]),
-    (["translate", "RUN", "--beam-size", "0"], ["--beam-size"]),
-    (["translate", "RUN", "--alpha", "nan"], ["--alpha"]),
+    (["translate", "RUN", "--beam-size", "0"], ["beam_size 0"]),
+    (["translate", "RUN", "--alpha", "nan"], ["alpha nan"]),
+    (["evaluate", "RUN", "--alpha", "1000"], ["alpha 1000"]),
+    (["train", "RUN", "--steps", "50"], ["--steps 50", "12"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"], ["attention_dropout", "1.5"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--seed", "-1"], ["seed -1"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--rate", "nan"], ["rate nan"]),
+    (["prepare", "NEW", "--corpus", "grammar", "--src", "de", "--tgt", "en"], ["--src de"]),
     (["evaluate", "RUN", "--split", "exam"], ["exam", "test"]),
     (["evaluate", "RUN", "--src", "DATA/test.en"], ["--ref"]),
     (["prepare", "NEW"], ["--train"]),
@@ -304,3 +317,46 @@ def test_wrong_options(made, tmp_path, capsys, arguments, named):
     filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/")) for a in arguments]
     fails(filled, capsys, *[places.get(n, n) for n in named])
     assert not (tmp_path / "new").exists()
+
+
+# --- nothing is lost ---------------------------------------------------------------------------------------------------------------
+
+def test_killed_training_continues_as_if_it_had_not_been(made, tmp_path):
+    "SIGKILL at three moments; the weights that are translated with are those of the run that was never disturbed, bit for bit."
+    arguments = [sys.executable, "-m", "annotated_transformer.cli", "train", str(tmp_path / "run")]
+    options = ["--data", str(made / "data"), "--config", "tiny", *OPTIONS]
+    for kill_at in (2, 4, 6):
+        process = subprocess.Popen(arguments + options, stderr=subprocess.DEVNULL)
+        metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.time() + 120
+        while process.poll() is None and time.time() < deadline:
+            steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines() if line.endswith("}")] if metrics.exists() else []
+            if steps and steps[-1] >= kill_at:
+                break
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+    assert subprocess.run(arguments + options, stderr=subprocess.DEVNULL).returncode == 0
+    assert (tmp_path / "run" / "averaged.safetensors").read_bytes() == (made / "run" / "averaged.safetensors").read_bytes()
+    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [2, 4, 6, 8, 10, 12]
+
+
+def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, monkeypatch, capsys):
+    "`prepare` stopped while it encodes anew: what lies in the folder is no longer taken for a whole corpus."
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300"))
+    from annotated_transformer import batching
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(batching, "encode_lines", stopped)
+    with pytest.raises(SystemExit):
+        cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "290"))
+    fails(["train", tmp_path / "run", "--data", tmp_path / "data", "--config", "tiny"], capsys, "not encoded")
+
+
+@pytest.mark.slow
+def test_demo_reaches_90_bleu(tmp_path, capsys):
+    cli.main(["demo", str(tmp_path / "demo")])
+    record = json.loads((tmp_path / "demo" / "run" / "record.json").read_text())
+    assert record["metrics"]["sacrebleu/test"] >= 90
+    assert (tmp_path / "demo" / "attention.svg").stat().st_size > 1000
