@@ -30,6 +30,7 @@ test-all: $(DEVELOP) ## also the slow ones: chapters' slow cells and tests of mi
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab
 	@$(RUN) jupytext --quiet --sync nbs/*.ipynb
+	@$(RUN) jupyter trust nbs/*.ipynb > /dev/null
 	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/nbs/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
 
 export: $(DEVELOP) ## write annotated_transformer/ from the chapters

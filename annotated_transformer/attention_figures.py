@@ -61,13 +61,14 @@ def head_view(
     )
     height = 20 * max(len(queries), len(keys))
     y = alt.Scale(domain=[max(len(queries), len(keys)) - 0.5, -0.5])
-    x = alt.Scale(domain=[-1, 2])
+    x = alt.Scale(domain=[-0.75, 1.6])
     heads = [f"{h + 1}" for h in range(weights.size(0))]
     head = alt.selection_point(fields=["head"], bind="legend")
     word = alt.selection_point(fields=["query"], on="pointerover", nearest=False, clear="pointerout")
     lines = (
         alt.Chart(links)
         .transform_calculate(left="0", right="1")
+        .transform_filter(head & word)
         .mark_rule(strokeWidth=2)
         .encode(
             x=alt.X("left:Q", scale=x, axis=None),
@@ -86,11 +87,7 @@ def head_view(
                     title="head (click)",
                 ),
             ),
-            opacity=alt.condition(
-                head & word,
-                alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None),
-                alt.value(0),
-            ),
+            opacity=alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None),
             tooltip=["head", "weight"],
         )
         .add_params(head)

@@ -173,7 +173,27 @@ def order(path: Path) -> Iterator[str]:
                 yield f"it imports {module}, of the later chapter {chapters[module]}"
 
 
-CHAPTER_CHECKS = [opening, executed, clean, portable, size, charts, links, mentions, order]
+def selections(path: Path) -> Iterator[str]:
+    "JupyterLab's Vega-Lite 5.6 draws nothing but an error where a selection sits on a line that brings its points along."
+    def marks(node):
+        if isinstance(node, dict):
+            if isinstance(node.get("mark"), dict):
+                yield node.get("name"), node["mark"]
+            for child in node.values():
+                yield from marks(child)
+        elif isinstance(node, list):
+            for child in node:
+                yield from marks(child)
+
+    for cell in read(path)["cells"]:
+        for output in cell.get("outputs", []):
+            spec = output.get("data", {}).get("application/vnd.vegalite.v5+json", {})
+            views = {view for param in spec.get("params", []) for view in param.get("views", [])}
+            if any(name in views and (mark.get("point") or mark.get("line")) for name, mark in marks(spec)):
+                yield f"a chart's selection sits on a line with points, which JupyterLab cannot draw: give the points a layer (cell {cell['id']})"
+
+
+CHAPTER_CHECKS = [opening, executed, clean, portable, size, charts, selections, links, mentions, order]
 
 
 # --- the whole checkout --------------------------------------------------------------------------------------------------------------
@@ -378,6 +398,9 @@ FAULTS = {
     "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
     "too large": (size, edited(source=["#" * 3_000_001])),
     "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {}, "text/plain": ["a chart"]})),
+    "a selection on a line with points": (selections, output(data={"application/vnd.vegalite.v5+json": {
+        "params": [{"name": "one", "views": ["view_1"]}], "layer": [{"name": "view_1", "mark": {"type": "line", "point": True}}]},
+        "image/png": "iVBORw0KGgo="})),
     "a chart of Vega-Lite 6": (charts, output(data={"application/vnd.vegalite.v6+json": {}, "image/png": "iVBORw0KGgo="})),
     "a dead link": (links, replaced("nbs/01_two.ipynb", "(00_one.ipynb", "(00_won.ipynb")),
     "a dead anchor": (links, replaced("nbs/01_two.ipynb", "#One)", "#Won)")),

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import venv
 from collections.abc import Callable
 from configparser import ConfigParser
@@ -50,8 +49,7 @@ def wheel(tmp_path_factory) -> Path:
         shutil.copy(ROOT / name, source)
     build = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
     subprocess.run([sys.executable, "-c", build, "build_sdist", tmp], cwd=source, check=True, capture_output=True)
-    with tarfile.open(next(tmp.glob("*.tar.gz"))) as archive:
-        archive.extractall(tmp / "unpacked", filter="data")
+    shutil.unpack_archive(next(tmp.glob("*.tar.gz")), tmp / "unpacked")
     subprocess.run([sys.executable, "-c", build, "build_wheel", tmp], cwd=next((tmp / "unpacked").iterdir()), check=True, capture_output=True)
     return next(tmp.glob("*.whl"))
 
