@@ -323,21 +323,24 @@ def test_wrong_options(made, tmp_path, capsys, arguments, named):
 
 def test_killed_training_continues_as_if_it_had_not_been(made, tmp_path):
     "SIGKILL at three moments; the weights that are translated with are those of the run that was never disturbed, bit for bit."
-    arguments = [sys.executable, "-m", "annotated_transformer.cli", "train", str(tmp_path / "run")]
-    options = ["--data", str(made / "data"), "--config", "tiny", *OPTIONS]
-    for kill_at in (2, 4, 6):
-        process = subprocess.Popen(arguments + options, stderr=subprocess.DEVNULL)
-        metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.time() + 120
+    options = ["--data", str(made / "data"), "--config", "tiny", *MODEL,
+               *"--steps 120 --save-every 10 --report-every 5 --batch-tokens 400".split()]
+    command = [sys.executable, "-m", "annotated_transformer.cli", "train"]
+    assert subprocess.run([*command, str(tmp_path / "whole"), *options], stderr=subprocess.DEVNULL).returncode == 0
+    arguments, metrics = [*command, str(tmp_path / "run"), *options], tmp_path / "run" / "metrics.jsonl"
+    for kill_at in (15, 45, 75):
+        process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
+        deadline = time.time() + 120
         while process.poll() is None and time.time() < deadline:
-            steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines() if line.endswith("}")] if metrics.exists() else []
-            if steps and steps[-1] >= kill_at:
+            lines = metrics.read_text().splitlines() if metrics.exists() else []
+            if any(line.endswith("}") and json.loads(line)["step"] >= kill_at for line in lines):
                 break
             time.sleep(0.002)
         process.kill()
-        process.wait()
-    assert subprocess.run(arguments + options, stderr=subprocess.DEVNULL).returncode == 0
-    assert (tmp_path / "run" / "averaged.safetensors").read_bytes() == (made / "run" / "averaged.safetensors").read_bytes()
-    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [2, 4, 6, 8, 10, 12]
+        assert process.wait() == -signal.SIGKILL  # it was still at work
+    assert subprocess.run(arguments, stderr=subprocess.DEVNULL).returncode == 0
+    assert (tmp_path / "run" / "averaged.safetensors").read_bytes() == (tmp_path / "whole" / "averaged.safetensors").read_bytes()
+    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == list(range(5, 121, 5))
 
 
 def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, monkeypatch, capsys):
