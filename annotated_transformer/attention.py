@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from .linear import Linear, Packing
+
 # %% ../nbs/01_attention.ipynb #17f8eb57
 def masked_softmax(
     scores: Float[Tensor, "*batch query key"], mask: Bool[Tensor, "*#batch #query key"] | None = None
@@ -107,18 +109,19 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"d_model {d_model} is not a multiple of n_heads {n_heads}: give d_k and d_v")
         self.n_heads, self.dropout = n_heads, dropout
         d_k, d_v = d_k or d_model // n_heads, d_v or d_model // n_heads
-        self.query = nn.Linear(d_model, n_heads * d_k, bias)
-        self.key = nn.Linear(d_model, n_heads * d_k, bias)
-        self.value = nn.Linear(d_model, n_heads * d_v, bias)
-        self.output = nn.Linear(n_heads * d_v, d_model, bias)
+        self.query = Linear(d_model, n_heads * d_k, bias)
+        self.key = Linear(d_model, n_heads * d_k, bias)
+        self.value = Linear(d_model, n_heads * d_v, bias)
+        self.output = Linear(n_heads * d_v, d_model, bias)
         self.recorded: list[Tensor] | None = None  # a list while `recording`
 
-    def _split(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch head length d"]:
+    def _split(self, x: Float[Tensor, "*tokens width"], packing: Packing | None) -> Float[Tensor, "batch head length d"]:
+        x = x if packing is None else packing.unpack(x)
         return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
-    def keys_values(self, memory: Float[Tensor, "batch key d_model"]) -> tuple[Tensor, Tensor]:
+    def keys_values(self, memory: Float[Tensor, "*tokens d_model"], packing: Packing | None = None) -> tuple[Tensor, Tensor]:
         "The heads' keys [batch, head, key, d_k] and values [batch, head, key, d_v] of `memory`; decoding keeps them."
-        return self._split(self.key(memory)), self._split(self.value(memory))
+        return self._split(self.key(memory), packing), self._split(self.value(memory), packing)
 
     def forward(
         self,
@@ -126,20 +129,26 @@ class MultiHeadAttention(nn.Module):
         memory: Float[Tensor, "batch key d_model"] | None = None,
         mask: Bool[Tensor, "#batch #head #query key"] | None = None,
         keys_values: tuple[Tensor, Tensor] | None = None,
+        packing: Packing | None = None,
+        memory_packing: Packing | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Each position of `x` attends to `memory`, or to `x` itself where no memory is given (self-attention).
 
         `keys_values` stands for a memory that was projected before. `mask` is True where a query may look.
+        With a `packing`, `x` and the output are packed, [tokens, d_model]; so is `memory` with a `memory_packing`.
         """
-        query = self._split(self.query(x))
-        key, value = keys_values or self.keys_values(x if memory is None else memory)
+        query = self._split(self.query(x), packing)
+        if memory is None:
+            memory, memory_packing = x, packing
+        key, value = keys_values or self.keys_values(memory, memory_packing)
         dropout = self.dropout if self.training else 0.0
         if self.recorded is None:
             heads = F.scaled_dot_product_attention(query, key, value, mask, dropout)
         else:
             heads, weights = attention(query, key, value, mask, dropout)
             self.recorded.append(weights.detach())
-        return self.output(heads.transpose(1, 2).flatten(2))
+        joined = heads.transpose(1, 2).flatten(2)
+        return self.output(joined if packing is None else packing.pack(joined))
 
 # %% ../nbs/01_attention.ipynb #c66de0c3
 @contextmanager

@@ -28,13 +28,14 @@ from tyro.conf import Positional, arg
 
 from . import corpora, translation
 from .attention_figures import head_view
-from .batching import encode_corpus
+from .batching import encode_corpus, encoded_so_far
 from .corpora import Corpus, InputError
 from .model import TransformerConfig
 from .runs import Run, write_json
-from .training import PRESETS, TrainingConfig, start_run
+from .training import PRESETS, TrainingConfig, process_group, rank, start_run, summed
 from .training import train as train_run
-from .vocabulary import BytePairVocabulary, WordPieceVocabulary, load_vocabulary
+from .vocabulary import SAMPLE, BytePairVocabulary, WordPieceVocabulary
+from .vocabulary import kept_vocabulary, learn_vocabulary, load_vocabulary
 
 # %% ../nbs/21_command_line.ipynb #1bcea858
 def keep_memory() -> None:
@@ -48,8 +49,9 @@ def keep_memory() -> None:
 
 
 def say(text: str) -> None:
-    "A line for the person at the keyboard: standard error, so that standard output holds results alone."
-    print(text, file=sys.stderr, flush=True)
+    "A line for the person at the keyboard: standard error, so that standard output holds results alone. Of many processes one speaks."
+    if os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
 
 # %% ../nbs/21_command_line.ipynb #f5009c4e
 SIZES = {
@@ -61,10 +63,16 @@ SIZES = {
 
 
 def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int) -> None:
-    "Learn the shared vocabulary from both sides of the training text, encode all of it, and say what there is."
-    say(f"Learning {vocab_size:,} symbols from {corpus.splits['train']['pairs']:,} pairs")
-    lines = (line for pair in corpus.pairs("train") for line in pair)
-    vocabulary = (BytePairVocabulary if kind == "bpe" else WordPieceVocabulary).learn(lines, vocab_size)
+    "Learn the shared vocabulary from both sides of the training text, encode all of it, and say what there is. What is whole stays."
+    learner, pairs = BytePairVocabulary if kind == "bpe" else WordPieceVocabulary, corpus.splits["train"]["pairs"]
+    if vocabulary := kept_vocabulary(corpus, learner, vocab_size):
+        say(f"Kept: the vocabulary of {vocab_size:,} symbols")
+    else:
+        say(f"Learning {vocab_size:,} symbols from {min(pairs, SAMPLE):,} of {pairs:,} pairs")
+        vocabulary = learn_vocabulary(corpus, learner, vocab_size)
+    whole = encoded_so_far(corpus, vocabulary)["tokens"]
+    if names := [corpus.path(split, side).name for split in whole for side in whole[split]]:
+        say(f"Kept, encoded already: {', '.join(names)}")
     tokens = encode_corpus(corpus, vocabulary)
     say(corpora.report(corpus))
     for split, facts in corpus.splits.items():
@@ -94,6 +102,8 @@ def prepare(
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
+    Stopped at any time, the same command goes on with what is whole.
+
     Examples:
       annotated-transformer prepare data/grammar --corpus grammar
       annotated-transformer prepare data/multi30k --corpus multi30k --source ~/multi30k
@@ -114,11 +124,12 @@ def prepare(
         max_words: a longer training line is left out
         max_ratio: so is one whose side is so many times longer than the other
         strict: odd training lines are errors instead of being left out and counted
-        overwrite: replace a corpus that the folder holds
+        overwrite: replace a corpus that the folder holds, or begin anew
     """
     fixed = {"grammar": ("en", "de"), "wmt14": ("en", tgt)}.get(corpus, (src, tgt))
     if (src, tgt) != fixed:
         raise InputError(f"--src {src} --tgt {tgt}: {corpus} goes from {fixed[0]} to {fixed[1]}")
+    kept = (folder / "corpus.json").exists() and not overwrite
     cleaning = {"max_words": max_words, "max_ratio": max_ratio, "strict": strict, "overwrite": overwrite}
     if corpus == "files":
         if not train:
@@ -134,6 +145,8 @@ def prepare(
         made = corpora.multi30k(folder, source, src, tgt, strict=strict, overwrite=overwrite)
     else:
         made = corpora.wmt14(folder, tgt, source, **cleaning)
+    if kept:
+        say(f"Kept: the text in {folder}")
     learn_and_encode(
         made,
         vocabulary,
@@ -150,6 +163,8 @@ def train_command(preset: str) -> Callable:
         data: Path | None = None,
         config: Literal["base", "big", "big-en-fr", "small", "tiny"] = preset,
         minutes: float | None = None,
+        device_tokens: int = 32_768,
+        compile: bool = False,
         model: Annotated[TransformerConfig, arg(name="")] = PRESETS[preset][0],
         training: Annotated[TrainingConfig, arg(name="")] = PRESETS[preset][1],
     ) -> None:
@@ -159,32 +174,40 @@ def train_command(preset: str) -> Callable:
           annotated-transformer train runs/multi30k --data data/multi30k --config small
           annotated-transformer train runs/multi30k --minutes 75
           annotated-transformer train runs/mine --data data/mine --config tiny --d-model 192 --steps 4000
+          torchrun --nproc-per-node 8 -m annotated_transformer.cli train runs/wmt --data data/wmt --config base
 
         Args:
             folder: the run directory; one that exists is continued
             data: a corpus made by `prepare`
             config: a model and its training to start from; the options below change single values
             minutes: stop after so many minutes, leaving a run that continues
+            device_tokens: an update of more positions a side and process is made in parts (less: less memory)
+            compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
         """
-        if model.vocab_size == PRESETS[preset][0].vocab_size and data is not None:
-            model = replace(model, vocab_size=len(load_vocabulary(data)))
-        if (folder / "config.json").exists():
-            run = Run.open(folder)
-            if wrong := differences(run, model, training, preset if data is None else None):
+        with process_group():
+            if model.vocab_size == PRESETS[preset][0].vocab_size and data is not None:
+                model = replace(model, vocab_size=len(load_vocabulary(data)))
+            exists = summed((folder / "config.json").exists())[0] > 0  # asked together, before one of them makes it
+            if exists:
+                run = Run.open(folder)
+                if wrong := differences(run, model, training, preset if data is None else None):
+                    raise InputError(
+                        f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
+                        f"continue this one with `annotated-transformer train {folder}`"
+                    )
+            elif data is None:
                 raise InputError(
-                    f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
-                    f"continue this one with `annotated-transformer train {folder}`"
+                    f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`"
                 )
-        elif data is None:
-            raise InputError(
-                f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`"
-            )
-        else:
-            run = start_run(folder, data, model, training)
-        if train_run(run, data, minutes):
-            say(f"Next: annotated-transformer evaluate {folder}")
-        else:
-            say(f"Stopped. Continue with: annotated-transformer train {folder}")
+            else:
+                if rank() == 0:
+                    start_run(folder, data, model, training)
+                summed(0)  # the others wait
+                run = Run.open(folder)
+            if train_run(run, data, minutes, device_tokens, compile):
+                say(f"Next: annotated-transformer evaluate {folder}")
+            else:
+                say(f"Stopped. Continue with: annotated-transformer train {folder}")
 
     return train
 
@@ -479,7 +502,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             )
         parse(command, options, f"annotated-transformer {name}")()
     except InputError as error:
-        say(f"annotated-transformer: {error}")
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # a machine's first process: its disk may be at fault
+            print(f"annotated-transformer: {error}", file=sys.stderr, flush=True)
         raise SystemExit(2) from None
     except BrokenPipeError:  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['Pair', 'REASONS', 'WMT14_PAIRS', 'InputError', 'writing', 'Corpus', 'open_corpus', 'lines', 'check_file', 'two_files',
            'one_file', 'is_table', 'read_pairs', 'check_paths', 'progress', 'normalise', 'Cleaning', 'sentence_digest',
-           'hold_out', 'reasons', 'write_split', 'building', 'build', 'make_recipe', 'existing', 'report',
-           'grammar_corpus', 'check_languages', 'from_files', 'file_corpus', 'find_pairs', 'hub_pairs', 'first_line',
-           'multi30k', 'sacrebleu_files', 'select_lines', 'training_stems', 'newstest', 'wmt14']
+           'hold_out', 'reasons', 'write_split', 'former', 'settle', 'building', 'build', 'make_recipe', 'existing',
+           'report', 'grammar_corpus', 'check_languages', 'from_files', 'file_corpus', 'find_pairs', 'hub_pairs',
+           'first_line', 'multi30k', 'sacrebleu_files', 'select_lines', 'training_stems', 'newstest', 'wmt14']
 
 # %% ../nbs/08_corpora.ipynb #725115be
 import gzip
@@ -325,21 +325,36 @@ def write_split(folder: Path, split: str, langs: tuple[str, str], pairs: Iterabl
             "dropped": dropped, "odd": odd, "sha256": {lang: s.hexdigest() for lang, s in zip(langs, sums)}}
 
 # %% ../nbs/08_corpora.ipynb #84c86fb6
+def former(folder: Path) -> Path:
+    "Where `folder` is while another takes its place."
+    return folder.with_name(folder.name + ".old.tmp")
+
+
+def settle(folder: Path):
+    "Finish the taking of a place: the former folder gives its sub-folders to the new one, or comes back if there is none."
+    folder = folder.resolve()
+    old = former(folder)
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    elif old.exists():
+        for inner in filter(Path.is_dir, list(old.iterdir())):
+            inner.rename(folder / inner.name)
+        shutil.rmtree(old, ignore_errors=True)
+
+
 @contextmanager
 def building(folder: Path):
     "A new folder that takes the place of `folder` when it is whole, and goes on failure. OSError becomes InputError."
     folder = folder.resolve()
-    new, old = folder.with_name(folder.name + ".tmp"), folder.with_name(folder.name + ".old.tmp")
+    new = folder.with_name(folder.name + ".tmp")
     try:
         shutil.rmtree(new, ignore_errors=True)  # of a run that was killed
         new.mkdir(parents=True)
         yield new
         if folder.exists():
-            folder.rename(old)
-            for inner in filter(Path.is_dir, old.iterdir()):
-                inner.rename(new / inner.name)
+            folder.rename(former(folder))
         new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        settle(folder)
     except OSError as error:
         raise InputError(f"{error.filename or folder}: {error.strerror or error}: "
                          "check the folder's place, permissions and space") from error
@@ -375,6 +390,7 @@ def existing(folder, recipe: dict, overwrite: bool) -> Corpus | None:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give a folder for the corpus")
+    settle(folder)  # of a run that was killed
     if not folder.exists() or not any(folder.iterdir()):
         return None
     if not (folder / "corpus.json").exists():

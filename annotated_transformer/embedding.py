@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .linear import linear
+
 # %% ../nbs/04_embedding.ipynb #25d0c246
 class SharedEmbedding(nn.Module):
     """One matrix [vocab_size, d_model] for the source's and the target's embedding and the pre-softmax transformation.
@@ -39,7 +41,7 @@ class SharedEmbedding(nn.Module):
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab_size"]:
         "The scores before the softmax: the product with every row of the matrix."
-        return F.linear(x, self.weight)
+        return linear(x, self.weight)
 
 # %% ../nbs/04_embedding.ipynb #7683988a
 def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length d_model"]:

@@ -11,14 +11,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .linear import Linear
+
 # %% ../nbs/02_feed_forward.ipynb #484301c9
 class FeedForward(nn.Module):
     "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position by itself (equation 2)."
 
     def __init__(self, d_model: int, d_ff: int):
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return self.outer(F.relu(self.inner(x)))
@@ -35,8 +37,8 @@ class ParameterAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, n_p: int, d_pk: int = 64, d_pv: int = 64):
         super().__init__()
         self.n_heads = n_heads
-        self.query = nn.Linear(d_model, n_heads * d_pk, bias=False)
-        self.output = nn.Linear(n_heads * d_pv, d_model, bias=False)
+        self.query = Linear(d_model, n_heads * d_pk, bias=False)
+        self.output = Linear(n_heads * d_pv, d_model, bias=False)
         self.key = nn.Parameter(torch.randn(n_heads, n_p, d_pk) * d_model**-0.5)
         self.value = nn.Parameter(torch.randn(n_heads, n_p, d_pv) * d_model**-0.5)
         self.scale = d_model**0.5

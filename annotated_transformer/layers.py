@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
+from .linear import Packing
 
 # %% ../nbs/03_layers.ipynb #00ad70c7
 EPSILON = 1e-6  # the authors' value; PyTorch's default is 1e-5
@@ -55,10 +56,14 @@ class EncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(Residual(d_model, dropout, pre_norm) for _ in range(2))
 
     def forward(
-        self, x: Float[Tensor, "batch src d_model"], mask: Bool[Tensor, "#batch 1 #src src"] | None = None
+        self, x: Float[Tensor, "batch src d_model"], mask: Bool[Tensor, "#batch 1 #src src"] | None = None,
+        packing: Packing | None = None,
     ) -> Float[Tensor, "batch src d_model"]:
-        "`mask` is True where a query may look: everywhere but on padding."
-        x = self.residuals[0](x, lambda y: self.self_attention(y, mask=mask))
+        """`mask` is True where a query may look: everywhere but on padding.
+
+        With a `packing`, `x` and the output are packed: [tokens, d_model].
+        """
+        x = self.residuals[0](x, lambda y: self.self_attention(y, mask=mask, packing=packing))
         return self.residuals[1](x, self.feed_forward)
 
 # %% ../nbs/03_layers.ipynb #bcb360ef
@@ -85,15 +90,17 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch tgt d_model"], memory: Float[Tensor, "batch src d_model"] | None,
         mask: Bool[Tensor, "#batch 1 #tgt tgt"] | None = None, memory_mask: Bool[Tensor, "#batch 1 1 src"] | None = None,
-        cache: dict[str, tuple[Tensor, Tensor]] | None = None,
+        cache: dict[str, tuple[Tensor, Tensor]] | None = None, packing: Packing | None = None,
+        memory_packing: Packing | None = None,
     ) -> Float[Tensor, "batch tgt d_model"]:
         """`memory` is the encoder's output. While decoding, `x` holds the newest positions alone and `cache` the keys and values
-        of the earlier ones ("self", extended here) and of the memory ("cross"), each [batch, head, key, d]."""
+        of the earlier ones ("self", extended here) and of the memory ("cross"), each [batch, head, key, d].
+        With a `packing`, `x` and the output are packed, [tokens, d_model]; so is `memory` with a `memory_packing`."""
         def attend(y):
             known = None if cache is None else extend_cache(cache, self.self_attention.keys_values(y))
-            return self.self_attention(y, mask=mask, keys_values=known)
+            return self.self_attention(y, mask=mask, keys_values=known, packing=packing)
 
         known = None if cache is None else cache["cross"]
         x = self.residuals[0](x, attend)
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask, known))
+        x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory_mask, known, packing, memory_packing))
         return self.residuals[2](x, self.feed_forward)

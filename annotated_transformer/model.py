@@ -19,6 +19,7 @@ from .attention import MultiHeadAttention, causal_mask, padding_mask
 from .embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from .feed_forward import FeedForward, ParameterAttention
 from .layers import EPSILON, DecoderLayer, EncoderLayer
+from .linear import Packing
 
 # %% ../nbs/05_model.ipynb #f4da10ac
 PAD, UNKNOWN, START, END = 0, 1, 2, 3  # the ids of the four special symbols, in every vocabulary
@@ -138,19 +139,23 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(self.embedding(ids), start))
 
     def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
-        "The encoder's output and the mask of its padding: the memory that `decode` attends to."
-        x, mask = self.embed(src), padding_mask(src, PAD)
+        "The encoder's output (zeros on padding) and the mask of its padding: the memory that `decode` attends to."
+        mask, packing = padding_mask(src, PAD), Packing(src != PAD)
+        x = packing.pack(self.embed(src))
         for layer in self.encoder:
-            x = layer(x, mask)
-        return self.encoder_norm(x), mask
+            x = layer(x, mask, packing)
+        return packing.unpack(self.encoder_norm(x)), mask
 
     def decode(self, tgt: Int[Tensor, "batch tgt"], memory: Float[Tensor, "batch src d_model"],
                memory_mask: Bool[Tensor, "batch 1 1 src"] | None = None) -> Float[Tensor, "batch tgt d_model"]:
-        "The decoder's output at each target position; `embedding.logits` makes scores of it."
-        x, mask = self.embed(tgt), padding_mask(tgt, PAD) & causal_mask(tgt.size(1), tgt.device)
+        "The decoder's output at each target position (zeros on padding); `embedding.logits` makes scores of it."
+        mask, packing = padding_mask(tgt, PAD) & causal_mask(tgt.size(1), tgt.device), Packing(tgt != PAD)
+        memory_packing = None if memory_mask is None else Packing(memory_mask[:, 0, 0])
+        x = packing.pack(self.embed(tgt))
+        memory = memory if memory_packing is None else memory_packing.pack(memory)
         for layer in self.decoder:
-            x = layer(x, memory, mask, memory_mask)
-        return self.decoder_norm(x)
+            x = layer(x, memory, mask, memory_mask, packing=packing, memory_packing=memory_packing)
+        return packing.unpack(self.decoder_norm(x))
 
     def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
         "`tgt` begins with `START`; the logits at position i are those of the symbol after tgt[:, i]."

@@ -16,13 +16,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 from .corpora import InputError, writing
 from .model import Transformer, TransformerConfig
@@ -52,6 +58,10 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
+        with open(path, "rb") as file:
+            begins = file.read(9)
+            if begins[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05") and begins[8:] != b"{":
+                raise InputError(f"{path}: a pickle, which can run any code as it is read: give weights as safetensors")
         return load_file(path)
     except (OSError, SafetensorError):
         raise InputError(f"{path}: not a safetensors file, or cut short: use another checkpoint") from None
@@ -130,52 +140,95 @@ class Run:
         return sorted((int(p.name[5:]), p) for p in found if p.name[5:].isdigit())
 
     def save_checkpoint(self, step: int, model: Transformer, state: dict, keep: int, every: int = 1) -> Path:
-        """Write weights and `state` beside their place, rename them into it, remove all but the newest `keep` checkpoints.
+        """Write weights and `state` beside their place, rename them into it, then `prune`.
 
-        An earlier one that stands at no multiple of `every` came from an interruption. It goes too, so that a run which was stopped
-        keeps the same checkpoints as one that was not.
+        Raises InputError where the disk is full or cannot be written to; then the checkpoints that were there are whole.
         """
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         path = self.folder / "checkpoints" / f"step_{step}"
         part = path.with_name(f".{path.name}.tmp")
-        for stale in (part, path):
-            shutil.rmtree(stale, ignore_errors=True)
-        part.mkdir(parents=True)
-        save_file(
-            {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
-            part / "model.safetensors",
-        )
-        torch.save(state, part / "state.pt")
-        write_json(part / "digests.json", {p.name: file_digest(p) for p in sorted(part.iterdir())})
-        part.rename(path)
-        for old_step, old in self.checkpoints()[:-1]:
-            if old_step % every:
-                shutil.rmtree(old)
-        for _, old in self.checkpoints()[:-keep]:
-            shutil.rmtree(old)
+        try:
+            self.clear_leavings()
+            part.mkdir(parents=True)
+            weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+            save_file(weights, part / "model.safetensors")
+            with open(part / "state.pt", "wb") as file:
+                torch.save(state, file)
+            write_json(part / "digests.json", {p.name: file_digest(p) for p in sorted(part.iterdir())})
+            self.discard(path)  # a damaged one, passed over on the way here
+            part.rename(path)
+        except (OSError, RuntimeError, SafetensorError) as error:
+            shutil.rmtree(part, ignore_errors=True)
+            free = shutil.disk_usage(self.folder).free
+            raise InputError(f"{path}: could not be written ({str(error).splitlines()[0]}; {free >> 20:,} MiB are free): the checkpoints "
+                             f"written before are whole; make room, then continue with `annotated-transformer train {self.folder}`"
+                             ) from error
+        self.prune(keep, every)
         return path
+
+    def prune(self, keep: int, every: int = 1) -> None:
+        """Remove all but the newest `keep` checkpoints.
+
+        An earlier one that stands at no multiple of `every` was only there to go on from. It goes too, so that a run which was
+        stopped keeps the same checkpoints as one that was not.
+        """
+        found = self.checkpoints()
+        kept = [path for step, path in found[:-1] if step % every == 0] + [path for _, path in found[-1:]]
+        for _, path in found:
+            if path not in kept[-keep:]:
+                self.discard(path)
+
+    def discard(self, checkpoint: Path) -> None:
+        "Remove a checkpoint: first its name, so that it is never seen half removed."
+        old = checkpoint.with_name(f".{checkpoint.name}.old.tmp")
+        if checkpoint.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            checkpoint.rename(old)
+            shutil.rmtree(old)
+
+    def clear_leavings(self) -> None:
+        "Remove what a killed process left half written or half removed."
+        for path in (self.folder / "checkpoints").glob(".step_*.tmp"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def check(self, checkpoint: Path) -> None:
         "Raises InputError where a file of a checkpoint is not as it was written."
-        for name, digest in read_json(checkpoint / "digests.json").items():
-            if not (checkpoint / name).is_file() or file_digest(checkpoint / name) != digest:
-                raise InputError(
-                    f"{checkpoint / name}: damaged or cut short: remove {checkpoint}, then the checkpoint before it is used"
-                )
+        try:
+            digests = read_json(checkpoint / "digests.json")
+            wrong = next((name for name in ("model.safetensors", "state.pt") if file_digest(checkpoint / name) != digests[name]), None)
+        except (InputError, OSError, KeyError, TypeError):
+            wrong = "digests.json"
+        if wrong:
+            raise InputError(f"{checkpoint / wrong}: damaged or cut short")
+
+    def newest_whole(self) -> int | None:
+        "The step of the newest checkpoint that is whole, or None where there is none at all. Those that are damaged are told."
+        found = self.checkpoints()
+        for step, path in reversed(found):
+            try:
+                self.check(path)
+                return step
+            except InputError as error:
+                print(f"{error}: the checkpoint before it is used", file=sys.stderr)
+        if found:
+            raise InputError(f"{self.folder}: every checkpoint is damaged: put a whole one back, or begin a new run")
+        return None
 
     def load_checkpoint(self, step: int | None = None) -> tuple[dict[str, Tensor], dict]:
-        "Weights and state of the checkpoint at `step`, or of the newest. Raises InputError where there is none, or it is damaged."
+        "Weights and state of the checkpoint at `step`, or of the newest whole one. Raises InputError where there is none."
         found = dict(self.checkpoints())
-        if not found:
+        step = step or self.newest_whole()
+        if step is None:
             raise InputError(
                 f"{self.folder}: no checkpoint yet: train it with `annotated-transformer train {self.folder}`"
             )
-        if step is not None and step not in found:
+        if step not in found:
             raise InputError(
                 f"{self.folder}: no checkpoint at step {step}; there are {', '.join(map(str, found))}"
             )
-        path = found[max(found) if step is None else step]
+        path = found[step]
         self.check(path)
         weights = load_weights(path / "model.safetensors")
         try:  # tensors, numbers and text alone: anything else in the file is refused, not run
@@ -183,16 +236,54 @@ class Run:
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError):
             raise InputError(f"{path / 'state.pt'}: damaged, or not the state of a training: remove {path}") from None
 
-    def write_average(self) -> int:
-        "Average the checkpoints that are kept into `averaged.safetensors`; returns how many they were."
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        "Within the block nobody else trains this run. Raises InputError where somebody does already."
+        with open(self.folder / ".lock", "a") as file:
+            try:
+                if fcntl:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"{self.folder}: another process is training this run: wait for it, or stop it") from None
+            except OSError:  # a file system without locks
+                pass
+            yield
+
+    def begin_sitting(self, step: int) -> None:
+        "Remove what an earlier sitting left after its checkpoint at `step`: reports of updates to be done again, the average."
+        self.clear_leavings()
+        (self.folder / "averaged.safetensors").unlink(missing_ok=True)
+        (self.folder / "not_finite.json").unlink(missing_ok=True)
+        self.forget_metrics_after(step)
+
+    def finished(self) -> bool:
+        return all((self.folder / name).exists() for name in ("averaged.safetensors", "record.json"))
+
+    def log(self, line: dict) -> None:
+        "Add a line to `metrics.jsonl`."
+        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def write_average(self, last: int | None = None) -> int:
+        """Average the newest `last` checkpoints (all that are kept, where not given) into `averaged.safetensors`.
+
+        Returns how many they were; one that is damaged is left out, and told. Never resumed from: it lies beside the checkpoints.
+        """
         from safetensors.torch import save
 
-        paths = [path for _, path in self.checkpoints()]
-        for path in paths:
-            self.check(path)
+        whole = []
+        for _, path in self.checkpoints():
+            try:
+                self.check(path)
+                whole.append(path)
+            except InputError as error:
+                print(f"{error}: left out of the average", file=sys.stderr)
+        whole = whole[-last:] if last else whole
+        if not whole:
+            raise InputError(f"{self.folder}: no whole checkpoint to average")
         with writing(self.folder / "averaged.safetensors") as file:
-            file.write(save(average([load_weights(path / "model.safetensors") for path in paths])))
-        return len(paths)
+            file.write(save(average([load_weights(path / "model.safetensors") for path in whole])))
+        return len(whole)
 
     def weights(self) -> dict[str, Tensor]:
         "What to translate with: the average where the run has one, else the newest checkpoint."

@@ -1,13 +1,22 @@
-"""Batches: each sentence once, within the budget, the same for the same seed; and encoded files that are broken are refused."""
+"""Batches: each sentence once, within the budget, the same for the same seed; encoded files that are broken are refused, and
+a `prepare` that is killed goes on."""
+import itertools
 import json
+import mmap
+import multiprocessing
+import os
+import signal
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.batching import ParallelCorpus, Sequences, batch_indices, encode_corpus, encode_lines, pad, padding_share
-from annotated_transformer.corpora import InputError, file_corpus
+from annotated_transformer import batching, cli
+from annotated_transformer.batching import (ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines,
+                                            encoded_so_far, pad, padding_share)
+from annotated_transformer.corpora import Corpus, InputError, file_corpus
 from annotated_transformer.model import END, PAD, START
 from annotated_transformer.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 
@@ -97,7 +106,7 @@ def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
     sequences = Sequences(path)
     assert [sequences[i].tolist() for i in range(len(sequences))] == expected
     assert sequences.lengths().tolist() == list(map(len, expected))
-    assert isinstance(sequences.ids, np.memmap) and sequences.ids.dtype == (np.uint16 if size == 30 else np.uint32)
+    assert isinstance(sequences.ids.base, mmap.mmap) and sequences.ids.dtype == (np.uint16 if size == 30 else np.uint32)
     assert not list(path.parent.glob("*.tmp"))
 
 
@@ -111,6 +120,39 @@ def test_broken_files_are_refused(tmp_path, damage):
      "empty ends": lambda: ends.write_bytes(b""), "other ends": lambda: ends.write_bytes(b"not numpy's")}[damage]()
     with pytest.raises(InputError, match="no encoded sentences here, or cut short"):
         Sequences(path)
+
+
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
+    vocabulary = kind.learn(["a cab ace, bad! (dad) b-c 1/2", "bead \u2581 decade aa bb cc dd ee"] * 3, 45)
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(st.text("abcde ,!(-1/\u2581\u6771\u4eac\u00a0\t", max_size=30), min_size=1, max_size=5))
+    def check(lines):
+        encode_lines(tmp_path / "x", lines, vocabulary, chunk=2)
+        sequences = Sequences(tmp_path / "x")
+        assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END] for ids in vocabulary.encode_batch(lines)]
+    check()
+
+
+def test_the_store_of_words_does_not_grow_without_end():
+    words = WordIds(Letters(), most=3)
+    for word in ["a", "b", "c", "d", "e"] * 2:
+        assert np.frombuffer(words[word], words.dtype).tolist() == Letters().encode(word)
+    assert sorted(words) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("longest, dtype", [(9, np.uint16), (65_536, np.uint32)])
+def test_lengths_and_padded_rows(tmp_path, longest, dtype):
+    rng = np.random.default_rng(0)
+    lines = ["a" * n for n in [*rng.integers(0, 9, 40), longest - 1]]
+    encode_lines(tmp_path / "x", lines, Letters(), chunk=7)
+    sequences = Sequences(tmp_path / "x")
+    assert sequences.lengths(chunk=6).tolist() == [len(line) + 1 for line in lines] and sequences.lengths().dtype == dtype
+    for indices in (np.array([0]), np.array([40]), rng.permutation(40), rng.permutation(40).astype(np.int32)):
+        rows = [sequences[i].tolist() for i in indices]
+        assert sequences.padded(indices).tolist() == pad([np.array(row) for row in rows]).tolist()
+        assert sequences.padded(indices, START).tolist() == pad([np.array([START, *row]) for row in rows]).tolist()
 
 
 def test_pad():
@@ -129,7 +171,7 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
     vocabulary = kind.learn((line for pair in corpus.pairs("train") for line in pair), 90)
     tokens = encode_corpus(corpus, vocabulary)
     facts = json.loads((corpus.folder / "encoded.json").read_text())
-    assert facts == {"vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
+    assert facts == {"corpus": corpus.digest, "vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
     train = ParallelCorpus(corpus.folder, "train")
     assert tokens["train"] == {"src": int(train.src_lengths.sum()), "tgt": int(train.tgt_lengths.sum())} and len(train) == 300
     found = {}
@@ -142,3 +184,164 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
     encode_lines(corpus.path("dev", "tgt"), ["one line"], vocabulary)
     with pytest.raises(InputError, match="5 encoded sources and 1 targets"):
         ParallelCorpus(corpus.folder, "dev")
+
+
+# --- pools -------------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def pooled(tmp_path, monkeypatch):
+    "An encoded corpus of 230 pairs in pools of 100, as a function that opens it anew."
+    monkeypatch.setattr(batching, "POOL", 100)
+    rng = np.random.default_rng(0)
+    pairs = [("a" * rng.integers(1, 30) + f" {i}", "b" * rng.integers(1, 30)) for i in range(230)]
+    files = []
+    for side, lang in ((0, "en"), (1, "de")):
+        files.append(tmp_path / f"x.{lang}")
+        files[-1].write_text("".join(pair[side] + "\n" for pair in pairs))
+    corpus = file_corpus(tmp_path / "corpus", "en", "de", files, holdout=5, max_ratio=100)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in pairs for line in pair), 24))
+    return lambda: ParallelCorpus(tmp_path / "corpus", "train")
+
+
+def plain(order):
+    return [batch.tolist() for batch in order]
+
+
+def test_an_epoch_is_its_pools(pooled):
+    corpus = pooled()
+    assert len(corpus) == 220 and corpus.pools == 3
+    pools = [corpus.order(150, 1, 4, pool) for pool in range(3)]
+    assert [sum(map(len, pool)) for pool in pools] == [100, 100, 20]
+    assert sorted(i for pool in pools for batch in plain(pool) for i in batch) == list(range(220))
+    assert [batch.indices.tolist() for batch in corpus.batches(150, 1, 4)] == [batch for pool in pools for batch in plain(pool)]
+    assert plain(batch_indices(corpus.src_lengths, corpus.tgt_lengths, 150, 1, 4, 100)) == [b for pool in pools for b in plain(pool)]
+    sizes = [[len(batch) for batch in pool] for pool in pools[:2]]
+    assert sizes[0] != sizes[1]  # each pool has its own chance
+
+
+def test_a_pool_depends_on_seed_epoch_and_number_alone(pooled):
+    corpus = pooled()
+    inorder = [plain(corpus.order(150, seed, epoch, pool)) for seed, epoch, pool in itertools.product((0, 1), (0, 1), range(3))]
+    alone = [plain(pooled().order(150, seed, epoch, pool)) for seed, epoch, pool in itertools.product((0, 1), (0, 1), range(3))]
+    assert inorder == alone and len({str(pool) for pool in inorder}) == 12
+
+
+def test_without_a_seed_everything_is_one_pool(pooled):
+    corpus = pooled()
+    order = corpus.order(150)
+    assert sorted(i for batch in plain(order) for i in batch) == list(range(220))
+    assert [batch.indices.tolist() for batch in corpus.batches(150)] == plain(order)
+
+
+# --- a killed `prepare` ------------------------------------------------------------------------------------------------------
+
+CHANGES = {"os.rename": lambda path, *_: path, "os.remove": lambda path, *_: path, "os.mkdir": lambda path, *_: path,
+           "open": lambda path, mode, *_: path if mode and set(mode) & set("wax+") else None}
+
+
+def killed_at(number: int, folder, arguments) -> bool:
+    "Run the command in a process of its own, which is killed (SIGKILL) before its change of `folder` of that number. False: it ended."
+    def child():
+        changes = itertools.count(1)
+
+        def hook(event, values):
+            path = CHANGES[event](*values) if event in CHANGES else None
+            if str(path).startswith(str(folder)) and next(changes) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(hook)
+        cli.main(arguments)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def files_of(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def command(tmp_path):
+    "Arguments for `prepare` of a small corpus of one's own in a folder."
+    pairs = [(f"the number {i} and {i * i}", f"die Zahl {i} und {i * i} , ja") for i in range(120)]
+    names = []
+    for side, lang in ((0, "en"), (1, "de")):
+        names.append(str(tmp_path / f"x.{lang}"))
+        (tmp_path / f"x.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
+    return lambda folder, *more: ["prepare", str(folder), "--train", *names, "--holdout", "5", *(more or ("--vocab-size", "80"))]
+
+
+def test_killed_anywhere_prepare_goes_on(tmp_path, command, capsys):
+    cli.main(command(tmp_path / "whole" / "data"))
+    whole, kept = files_of(tmp_path / "whole" / "data"), set()
+    capsys.readouterr()
+    for number in itertools.count(1):
+        folder = tmp_path / f"killed-{number}" / "data"
+        if not killed_at(number, folder, command(folder)):
+            break
+        inodes = {path: path.stat().st_ino for path in folder.glob("*.ids")} if folder.exists() else {}
+        cli.main(command(folder))
+        said = capsys.readouterr().err
+        assert files_of(folder) == whole, number
+        assert not list(tmp_path.rglob("*.tmp")), number
+        encoded = said.split("encoded already: ")[1].split("\n")[0].split(", ") if "encoded already" in said else []
+        for name in encoded:  # what is said to be kept is the very file
+            assert inodes[folder / f"{name}.ids"] == (folder / f"{name}.ids").stat().st_ino
+        kept |= {("text", "the text in" in said), ("vocabulary", "the vocabulary of" in said), ("encoded", len(encoded))}
+    assert number > 30 and {("text", False), ("text", True), ("vocabulary", False), ("vocabulary", True)} <= kept
+    assert {("encoded", n) for n in range(7)} <= kept
+
+
+@pytest.mark.parametrize("more", [["--vocab-size", "81"], ["--vocab-size", "80", "--vocabulary", "word-pieces"]])
+def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more, capsys):
+    "Nothing of the first vocabulary is left, wherever the second `prepare` was killed, and whichever comes third."
+    cli.main(command(tmp_path / "first" / "data"))
+    cli.main(command(tmp_path / "second" / "data", *more))
+    first, second = files_of(tmp_path / "first" / "data"), files_of(tmp_path / "second" / "data")
+    ids = [name for name in first if name.endswith((".ids", ".npy"))]
+    for number in itertools.count(1):
+        folder = tmp_path / str(number) / "data"
+        cli.main(command(folder))
+        killed, found = killed_at(number, folder, command(folder, *more)), files_of(folder)
+        if "encoded.json" in found:  # then the ids are those of one vocabulary, the one it names
+            of = first if found["encoded.json"] == first["encoded.json"] else second
+            assert all(found[name] == of[name] for name in ["encoded.json", *ids])
+        cli.main(command(folder, *more) if number % 2 else command(folder))
+        assert files_of(folder) == (second if number % 2 else first), number
+        if not killed:
+            break
+    assert number > 20
+
+
+def test_a_text_that_was_shortened_is_not_encoded(tmp_path, command):
+    cli.main(command(tmp_path / "a"))
+    corpus = Corpus.open(tmp_path / "a")
+    vocabulary = BytePairVocabulary.learn(["some other words"] * 3, 20)
+    path = corpus.path("train", "tgt")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
+    with pytest.raises(InputError, match=r"train\.de has 107 lines and corpus\.json says 110: make the corpus again"):
+        encode_corpus(corpus, vocabulary)
+    assert encoded_so_far(corpus, vocabulary)["tokens"]["train"].keys() == {"src"}
+    with pytest.raises(InputError, match="not encoded, or not to the end"):
+        ParallelCorpus(tmp_path / "a", "dev")
+
+
+def test_killed_while_one_folder_takes_the_place_of_another(tmp_path, command):
+    "Sub-folders, such as runs, are never lost with the text that is replaced."
+    other = command(tmp_path / "a", "--vocab-size", "80", "--overwrite", "--max-words", "100")
+    cli.main([word.replace("/a", "/b") if word.endswith("/a") else word for word in other])
+    for number in itertools.count(1):
+        folder = tmp_path / "a"
+        cli.main(command(folder, "--vocab-size", "80", "--overwrite"))
+        for name in ("runs", "notes"):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / "kept.txt").write_text("kept")
+        went_on = killed_at(number, tmp_path / "a", other)
+        cli.main(other)
+        assert all((folder / name / "kept.txt").read_text() == "kept" for name in ("runs", "notes")), number
+        assert {p.name for p in folder.iterdir() if p.is_file()} == {p.name for p in (tmp_path / "b").iterdir()}
+        if not went_on or number > 20:  # the text is in place by then
+            break
+    assert number > 10

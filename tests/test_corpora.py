@@ -242,6 +242,24 @@ def test_changed_files_are_noticed(tmp_path, good):
         file_corpus(out, "en", "de", good, holdout=2)
 
 
+@pytest.mark.parametrize("moved", [["old"], ["old", "new"], ["old", "new", "runs"]])
+def test_a_kill_while_one_corpus_takes_anothers_place(tmp_path, good, moved):
+    "What is on the disk after each step of it; the next call finishes it, or begins with what there was."
+    out, old, new = (tmp_path / name for name in ("out", "out.old.tmp", "out.tmp"))
+    file_corpus(out, "en", "de", good, holdout=2)
+    put(out / "runs" / "kept.txt", "kept")
+    put(out / "notes" / "kept.txt", "kept")
+    whole = {path.relative_to(new) for path in tree(file_corpus(new, "en", "de", good, holdout=3, name="out").folder)}
+    out.rename(old)
+    if "new" in moved:
+        new.rename(out)
+    if "runs" in moved:
+        (old / "runs").rename(out / "runs")
+    file_corpus(out, "en", "de", good, holdout=3, overwrite="new" not in moved)
+    left = {Path("runs"), Path("runs/kept.txt"), Path("notes"), Path("notes/kept.txt")}
+    assert {path.relative_to(out) for path in tree(out)} == whole | left and not list(tmp_path.glob("*.tmp"))
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_of_other_things_is_never_touched(tmp_path, good, overwrite):
     put(tmp_path / "home" / "thesis.txt", "years of work")
@@ -421,6 +439,47 @@ def test_wmt14_from_a_folder(tmp_path):
         with pytest.raises(InputError, match=said):
             wmt14(tmp_path / "out3", "de", folder)
     assert not (tmp_path / "out3").exists()
+
+
+@pytest.mark.parametrize("tgt", ["de", "fr"])
+def test_wmt14_counts_what_cleaning_left_out(tmp_path, tgt):
+    "In the layout of WMT's own archives, both languages, several files, zipped and not."
+    odd = [("", "leer"), ("x", ""), ("word " * 251, "Wort " * 240), ("ja", "nein " * 10), ("yes " * 19, "oui oui")]
+    folder, langs = tmp_path / "wmt", ("en", tgt)
+    put_pairs(folder, f"europarl-v7.{tgt}-en", PAIRS + odd[:3], langs)
+    put_pairs(folder, f"commoncrawl.{tgt}-en", odd[3:] + PAIRS, langs, zipped=True)
+    put_pairs(folder, f"news-commentary-v9.{tgt}-en", odd[:1], langs)
+    for year in (2013, 2014):
+        put_pairs(folder, f"newstest{year}.en-{tgt}", PAIRS[:4] + odd[2:4], langs)
+    corpus = wmt14(tmp_path / "out", tgt, folder)
+    train, dev = corpus.splits["train"], corpus.splits["dev"]
+    assert (train["read"], train["pairs"]) == (46, 40)
+    assert train["dropped"] == {"empty": 3, "long": 1, "ratio": 2, "held_out": 0}
+    assert dev["pairs"] == 6 and dev["odd"] == {"empty": 0, "long": 1, "ratio": 1}  # kept whole
+    assert "train: left out of 46 pairs: 3 empty on one side, 1 over-long, 2 out of proportion" in report(corpus)
+    closer = wmt14(tmp_path / "closer", tgt, folder, max_words=5, max_ratio=1.5)
+    assert closer.splits["train"]["dropped"] == {"empty": 3, "long": 3, "ratio": 0, "held_out": 0}
+
+
+def test_wmt14_streams_from_the_hub(tmp_path, hub, sacrebleu_cache, monkeypatch):
+    "A row is asked for when the one before it was written: however many there are, one is in memory."
+    import datasets
+    for test_set, n in (("wmt13", 3), ("wmt14/full", 5)):
+        sacrebleu_cache(test_set, PAIRS[:n], "en-fr")
+    options, written = {}, []
+
+    def rows():
+        for i in range(40_000):
+            if i % 10_000 == 9_999:
+                written.append(sum(path.stat().st_size for path in (tmp_path / "out.tmp").glob("train.*")))
+            yield {"translation": {"en": f"the number {i} is a number", "fr": f"le nombre {i} est un nombre"}}
+
+    def load_dataset(*args, **kwargs):
+        options.update(kwargs)
+        return rows()
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert wmt14(tmp_path / "out", "fr").splits["train"]["pairs"] == 40_000 and options["streaming"]
+    assert written == sorted(set(written)) and written[-1] > 0.9 * written[0] / 9_999 * 39_999
 
 
 def test_wmt14_takes_from_sacrebleu_what_the_folder_lacks(tmp_path, sacrebleu_cache):

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import InputError
+from annotated_transformer.corpora import InputError, file_corpus
 from annotated_transformer.model import END, PAD, START, UNKNOWN
-from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary, load_vocabulary, spaced
+from annotated_transformer.vocabulary import (BytePairVocabulary, WordPieceVocabulary, drawn_lines, kept_vocabulary,
+                                              learn_vocabulary, load_vocabulary, spaced)
 
 KINDS = [BytePairVocabulary, WordPieceVocabulary]
 SIGNS = string.ascii_letters + string.digits + string.punctuation + "äöüßÄÖÜéè„“–…"
@@ -123,3 +124,48 @@ def test_a_vocabulary_with_other_special_symbols_is_refused(tmp_path):
     (tmp_path / "vocabulary.json").write_text(Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")).to_str())
     with pytest.raises(InputError, match="not a vocabulary"):
         load_vocabulary(tmp_path)
+
+
+# --- of a corpus -------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def corpus(tmp_path):
+    "Two hundred pairs; with white space of other kinds in a few."
+    path = tmp_path / "text.tsv"
+    path.write_text("".join(f"{src}\t{tgt} \u2028 {i}\n" for i, (src, tgt) in enumerate(zip(TEXT, reversed(TEXT)))), encoding="utf-8")
+    return file_corpus(tmp_path / "corpus", "en", "de", [path], holdout=1, max_ratio=100)
+
+
+def test_drawn_lines(corpus):
+    pairs = list(corpus.pairs("train"))
+    for sample in (len(pairs), 500_000):
+        assert list(drawn_lines(corpus, sample)) == [line for pair in pairs for line in pair]
+    drawn = list(drawn_lines(corpus, 150))
+    kept = list(zip(drawn[::2], drawn[1::2]))
+    assert len(kept) == 150 and kept == [pair for pair in pairs if pair in set(kept)]  # in their order, each once
+    assert drawn == list(drawn_lines(corpus, 150)) and kept != pairs[:150] and kept != pairs[-150:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_vocabulary_is_kept_for_what_it_was_learned_from(kind, corpus):
+    assert kept_vocabulary(corpus, kind, 300) is None
+    first = learn_vocabulary(corpus, kind, 300, sample=190)
+    assert first.digest == kind.learn(drawn_lines(corpus, 190), 300).digest != kind.learn(drawn_lines(corpus), 300).digest
+    assert kept_vocabulary(corpus, kind, 300, 190).digest == first.digest
+    other = KINDS[1 - KINDS.index(kind)]
+    for asked in ((kind, 301, 190), (kind, 300, 191), (other, 300, 190)):
+        assert kept_vocabulary(corpus, *asked) is None
+    learned, path = corpus.folder / "learned.json", corpus.folder / f"vocabulary{kind.suffix}"
+    for file, content in ((learned, b""), (learned, b"[1]"), (path, first.content[:-30]), (path, kind.learn(TEXT, 300).content)):
+        whole = file.read_bytes()
+        file.write_bytes(content)
+        assert kept_vocabulary(corpus, kind, 300, 190) is None
+        file.write_bytes(whole)
+    assert kept_vocabulary(corpus, kind, 300, 190).digest == first.digest
+    another = corpus.folder.parent / "b.tsv"
+    another.write_text("".join(f"{line}\t{line}\n" for line in TEXT), encoding="utf-8")
+    note = learned.read_bytes()
+    replaced = file_corpus(corpus.folder, "en", "de", [another], holdout=1, overwrite=True)
+    first.save(replaced.folder)
+    learned.write_bytes(note)
+    assert kept_vocabulary(replaced, kind, 300, 190) is None  # it is another text's

@@ -1,0 +1,350 @@
+"""Trainings in processes of their own: many at once, killed, on a full disk. The references are runs that nobody disturbed."""
+
+import json
+import math
+import os
+import pickle
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from annotated_transformer import training
+from annotated_transformer.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.corpora import InputError, grammar_corpus
+from annotated_transformer.runs import Run, file_digest, write_json
+from annotated_transformer.training import TINY, Progress, TrainingConfig, divide, start_run, train, updates
+from annotated_transformer.vocabulary import BytePairVocabulary
+
+pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
+
+SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+TRAINING = TrainingConfig(steps=60, warmup_steps=20, batch_tokens=300, save_every=4, report_every=1, keep=3, precision="float32")
+EXACT = replace(TRAINING, steps=12, save_every=6, batch_tokens=40, precision="float64")  # some updates have one sentence
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("training") / "data"
+    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def command(run: Path, processes: int = 1, *options: str, node: tuple[int, int, int] | None = None) -> list[str]:
+    "`train RUN`, by torchrun where there are several processes; `node` is (number of nodes, this one's, port)."
+    if processes == 1 and node is None:
+        return [sys.executable, "-m", "annotated_transformer.cli", "train", str(run), *options]
+    nodes, number, port = node or (1, 0, free_port())
+    return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number), "--nproc-per-node",
+            str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
+            "-m", "annotated_transformer.cli", "train", str(run), *options]
+
+
+OPTIONS: list[str] = []  # of torchrun
+
+
+def start(*args, **kwargs) -> subprocess.Popen:
+    "A training in a session of its own, so that all its processes can be killed at once."
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.Popen(command(*args, **kwargs), env=environment, start_new_session=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def end(process: subprocess.Popen, code: int = 0) -> str:
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == code, out
+    return out
+
+
+def weights(run: Path) -> list[dict[str, torch.Tensor]]:
+    opened = Run.open(run)
+    return [opened.load_checkpoint()[0], opened.weights()]
+
+
+def reports(run: Path) -> list[tuple[int, float]]:
+    return [(m["step"], m["loss"]) for m in Run.open(run).metrics()]
+
+
+def assert_same(run: Path, other: Path, tolerance: float = 0.0) -> None:
+    "The same reports, final weights and averages, bit for bit or within `tolerance`."
+    assert [step for step, _ in reports(run)] == [step for step, _ in reports(other)] == list(range(1, len(reports(run)) + 1))
+    np.testing.assert_allclose([x for _, x in reports(run)], [x for _, x in reports(other)], rtol=tolerance, atol=0)
+    for mine, theirs in zip(weights(run), weights(other), strict=True):
+        for name, tensor in mine.items():
+            torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
+
+
+# ---------------------------------------------------------------------------------------------------- many processes
+
+
+@pytest.fixture(scope="module")
+def exact(data, tmp_path_factory):
+    "A run by one process, in float64 and without dropout."
+    folder = tmp_path_factory.mktemp("exact") / "one"
+    assert train(start_run(folder, data, replace(SHAPE, dropout=0.0), EXACT))
+    return folder
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_agree_with_one(data, exact, tmp_path, processes):
+    run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
+    end(start(run.folder, processes, "--device-tokens", "30"))  # and in parts
+    assert_same(run.folder, exact, 1e-9)
+    assert run.record()["processes"] == processes
+
+
+def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
+    run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
+    port = free_port()
+    nodes = [start(run.folder, 2, node=(2, number, port)) for number in (0, 1)]
+    for node in nodes:
+        end(node)
+    assert_same(run.folder, exact, 1e-9)
+
+
+def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
+    options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2", "--precision", "float32"]
+    said = end(start(tmp_path / "run", 2, *options))
+    assert said.count("Next: annotated-transformer evaluate") == 1 and len(Run.open(tmp_path / "run").checkpoints()) == 1
+
+
+def test_another_number_of_processes_goes_on(data, exact, tmp_path):
+    run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
+    process = start(run.folder, 2)
+    kill_at(process, run, 8, 0.0)
+    assert train(Run.open(run.folder))
+    assert_same(run.folder, exact, 1e-9)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("device_tokens", [1, 37, 10_000])
+def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens):
+    "Over the processes' shares and parts, an epoch's sentences are all of the corpus; an update's, those of one process alone."
+    corpus, config = ParallelCorpus(data, "train"), replace(TRAINING, batch_tokens=150)
+    monkeypatch.setattr(training, "processes", lambda: processes)
+    seen = []
+    for place, indices in updates(corpus, config, Progress()):
+        if place.epoch:
+            break
+        parts = []
+        for number in range(processes):
+            monkeypatch.setattr(training, "rank", lambda number=number: number)
+            shares = training.share(corpus, indices, device_tokens)
+            parts += [i for batch, weight in shares if weight for i in batch.indices]
+            assert shares  # a process without sentences takes part all the same
+            for batch, _ in shares:
+                assert len(batch.indices) == 1 or max(batch.src.numel(), batch.tgt[:, 1:].numel()) <= device_tokens
+        assert sorted(parts) == sorted(indices)
+        seen += parts
+    assert sorted(seen) == list(range(len(corpus)))
+
+
+def test_divide_makes_few_parts(data):
+    corpus = ParallelCorpus(data, "train")
+    assert len(divide(corpus, np.arange(50), 10**6)) == 1
+    assert [len(part) for part in divide(corpus, np.arange(5), 1)] == [1] * 5
+
+
+# ---------------------------------------------------------------------------------------------------- killed
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    "Runs that nobody disturbs, by the number of their processes."
+    made: dict[int, Path] = {}
+
+    def get(processes: int, steps: int) -> Path:
+        if (processes, steps) not in made:
+            folder = tmp_path_factory.mktemp("undisturbed") / f"{processes}"
+            start_run(folder, data, SHAPE, replace(TRAINING, steps=steps))
+            end(start(folder, processes))
+            made[processes, steps] = folder
+        return made[processes, steps]
+
+    return get
+
+
+def kill_at(process: subprocess.Popen, run: Run, step: int, delay: float, number: int = signal.SIGKILL) -> None:
+    "Kill all processes of a training, `delay` seconds after it has reported `step`."
+    while process.poll() is None and not any(m["step"] >= step for m in run.metrics()):
+        time.sleep(0.001)
+    time.sleep(delay)
+    assert process.poll() is None, process.communicate()[0]
+    os.killpg(process.pid, number)
+    process.communicate()
+
+
+def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> None:
+    "Train `run` to its end, killed at random moments: of its updates, its writing, its start."
+    rng = random.Random(seed)
+    steps = sorted(rng.randrange(1, run.config["training"]["steps"] - 2) for _ in range(kills))
+    for i, step in enumerate(steps):
+        process = start(run.folder, processes)
+        if i % 8 == 7:  # while it starts, or reads its checkpoint
+            time.sleep(rng.uniform(0.5, 4))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        else:
+            run_so_far = max((m["step"] for m in run.metrics()), default=0)
+            kill_at(process, run, step if step > run_so_far else 0, rng.uniform(0, 0.03))
+        for at, path in run.checkpoints():
+            run.check(path)  # whatever has a checkpoint's name is whole
+    end(start(run.folder, processes))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills):
+    "SIGKILL: the end is the same bit for bit, and no step is reported twice or left out."
+    steps = 60 if kills < 10 else 200
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=steps))
+    killed_again_and_again(run, processes, kills, seed=kills + processes)
+    assert_same(run.folder, undisturbed(processes, steps))
+    assert not list((run.folder / "checkpoints").glob(".*"))  # nothing half written stays
+
+
+def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
+    "torchrun starts the processes again, and the end is the same."
+    monkeypatch.setattr(sys.modules[__name__], "OPTIONS", ["--max-restarts", "2", "--monitor-interval", "0.1"])
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    process = start(run.folder, 2)
+    while process.poll() is None and not any(m["step"] >= 10 for m in run.metrics()):
+        time.sleep(0.005)
+    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.environ().get("RANK") == "1"]
+    assert workers, "no worker to kill"
+    workers[0].kill()
+    end(process)
+    assert_same(run.folder, undisturbed(2, TRAINING.steps))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, processes):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    process = start(run.folder, processes)
+    while process.poll() is None and not any(m["step"] >= 9 for m in run.metrics()):
+        time.sleep(0.002)
+    process.terminate()
+    said, _ = process.communicate(timeout=120)
+    newest = run.checkpoints()[-1][0]
+    assert "Continue with" in said and newest < TRAINING.steps, said
+    assert newest >= max(step for step, _ in reports(run.folder))  # nothing that was done is lost
+    end(start(run.folder, processes))
+    assert_same(run.folder, undisturbed(processes, TRAINING.steps))
+
+
+# ---------------------------------------------------------------------------------------------------- what goes wrong
+
+
+def test_a_damaged_checkpoint_is_passed_over(data, undisturbed, tmp_path, capsys):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    kill_at(start(run.folder), run, 14, 0.0)
+    (step, newest), before = run.checkpoints()[-1], run.checkpoints()[-2][0]
+    content = bytearray((newest / "state.pt").read_bytes())
+    content[len(content) // 2] ^= 1  # one bit
+    (newest / "state.pt").write_bytes(content)
+    assert run.newest_whole() == before and f"step_{step}" in capsys.readouterr().err
+    assert train(Run.open(run.folder))
+    assert_same(run.folder, undisturbed(1, TRAINING.steps))
+
+
+def test_state_that_runs_code_is_refused(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
+    assert train(run)
+    folder = run.checkpoints()[-1][1]
+
+    class Bad:
+        def __reduce__(self):
+            return (os.system, (f"touch {tmp_path / 'executed'}",))
+
+    torch.save({"optimizer": Bad()}, folder / "state.pt")
+    write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
+    with pytest.raises(InputError, match="state.pt"):
+        run.load_checkpoint()
+    (folder / "model.safetensors").write_bytes(pickle.dumps({"w": 1}))
+    write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
+    with pytest.raises(InputError, match="pickle"):
+        run.load_checkpoint()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_full_disk(data, tmp_path, monkeypatch):
+    "The run stops with one line, and the checkpoint before is whole; with room again it goes on."
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=12))
+    save, count = torch.save, []
+
+    def fails_the_second_time(state, file):
+        count.append(file)
+        if len(count) == 2:
+            file.write(b"half")
+            raise OSError(28, "No space left on device", file.name)
+        save(state, file)
+
+    monkeypatch.setattr(torch, "save", fails_the_second_time)
+    with pytest.raises(InputError, match="No space left on device.*whole.*continue with"):
+        train(run)
+    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.load_checkpoint(4)
+    assert train(run) and run.checkpoints()[-1][0] == 12
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_is_really_full(data, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", disk], capture_output=True).returncode:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    try:
+        run = start_run(disk / "run", data, SHAPE, replace(TRAINING, steps=400, keep=100))
+        said = end(start(run.folder), 2)
+        assert "No space left" in said and "whole" in said and "Traceback" not in said, said
+        assert run.checkpoints() and run.newest_whole() == run.checkpoints()[-1][0]
+        assert not [p for p in (run.folder / "checkpoints").iterdir() if p.name.startswith(".")]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_loss_that_is_not_finite(data, tmp_path):
+    wild = replace(TRAINING, rate=1e30, save_every=1, report_every=5)
+    run = start_run(tmp_path / "run", data, SHAPE, wild)
+    with pytest.raises(InputError, match="not_finite.json"):
+        train(run)
+    told = json.loads((run.folder / "not_finite.json").read_text())
+    corpus = ParallelCorpus(data, "train")
+    place, indices = list(zip(range(told["step"]), updates(corpus, wild, Progress())))[-1][1]
+    assert told["sentences"] is None or (told["sentences"] == indices.tolist() and told["position"] == place.position)
+    step, path = run.checkpoints()[-1]
+    assert 1 <= step < told["step"] or told["sentences"] is None
+    assert all(tensor.isfinite().all() for tensor in run.load_checkpoint(step)[0].values())
+    assert all(math.isfinite(m["loss"]) for m in run.metrics())
+
+
+def test_two_trainings_of_one_run(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    with run.lock():
+        assert "another process is training this run" in end(start(run.folder), 2)
+
+
+def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
+    "With all of `averaged.safetensors` set to zero, a run that goes on ends as one that was not disturbed."
+    from safetensors.torch import load_file, save_file
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    assert not train(run, minutes=1e-9)  # stops at once, and averages what there is
+    average = run.folder / "averaged.safetensors"
+    save_file({name: torch.zeros_like(tensor) for name, tensor in load_file(average).items()}, average)
+    assert train(run)
+    assert_same(run.folder, undisturbed(1, TRAINING.steps))
