@@ -4,12 +4,11 @@
 
 # %% auto #0
 __all__ = ['POOL', 'Sequences', 'WordIds', 'encode_lines', 'ends_header', 'Batch', 'fill', 'pad', 'positions', 'padding_share',
-           'halves', 'divided', 'shuffled', 'pool_generator', 'batch_indices', 'ParallelCorpus', 'encoded_so_far',
-           'encode_corpus', 'text_lines']
+           'halves', 'divided', 'chance', 'assigned', 'pool_batches', 'batch_indices', 'ParallelCorpus',
+           'encoded_so_far', 'encode_corpus', 'text_lines']
 
 # %% ../nbs/10_batching.ipynb #e78ee74d
 import contextlib
-import copy
 import io
 import itertools
 import json
@@ -44,7 +43,7 @@ class Sequences:
             width = ids.stat().st_size // max(1, int(self.ends[-1]))
             with open(ids, "rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            if hasattr(mmap, "MADV_RANDOM"):  # a batch is read here and there: what lies around it, often megabytes, is not wanted
+            if hasattr(mmap, "MADV_RANDOM"):  # sentences are read here and there: no megabytes ahead of each
                 mapped.madvise(mmap.MADV_RANDOM)
             self.ids = np.frombuffer(mapped, {2: np.uint16, 4: np.uint32}[width])
             if len(self.ids) != self.ends[-1]:
@@ -125,7 +124,9 @@ class Batch(NamedTuple):
         return Batch(self.src.to(device, non_blocking=True), self.tgt.to(device, non_blocking=True), self.indices)
 
 
-def fill(ids: Int[np.ndarray, " ids"], lengths: Int[np.ndarray, " batch"], first: int | None = None) -> Int[Tensor, "batch length"]:
+def fill(
+    ids: Int[np.ndarray, " ids"], lengths: Int[np.ndarray, " batch"], first: int | None = None
+) -> Int[Tensor, "batch length"]:
     "Rows of `lengths` out of the `ids` of them all, filled up with padding on the right; with `first`, each begins with that."
     extra, width = first is not None, int(lengths.max())
     out = np.full((len(lengths), extra + width), PAD, dtype=np.int64)
@@ -191,26 +192,39 @@ def divided(
         return divide(short, first) + divide(long, n_batches - first)
 
     tokens = int(np.maximum(*lengths).sum(dtype=np.int64))
-    batches = divide(np.arange(len(part)), math.ceil(1.02 * tokens / batch_tokens)) if len(part) else []  # no cut is exact
+    n_batches = math.ceil(1.02 * tokens / batch_tokens)  # 2% of air: no cut is exact
+    batches = divide(np.arange(len(part)), n_batches) if len(part) else []
     return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
 # %% ../nbs/10_batching.ipynb #ee2c690a
 POOL = 1_000_000  # pairs
 
 
-def shuffled(n: int, seed: int, epoch: int) -> tuple[Int[np.ndarray, " n"], np.random.PCG64]:
-    "The order of an epoch of `n` pairs, and the source of chance from which its pools draw on."
-    chance = np.random.PCG64([seed, epoch])
-    order = np.arange(n, dtype=np.int32 if n < 1 << 31 else np.int64)
-    np.random.Generator(chance).shuffle(order)
-    return order, chance
+def chance(seed: int, epoch: int, number: int) -> np.random.Generator:
+    "One of an epoch's generators. What they give lies too far apart for one to come to another's."
+    return np.random.Generator(np.random.PCG64([seed, epoch]).jumped(number))
 
 
-def pool_generator(chance: np.random.PCG64, pool: int) -> np.random.Generator:
-    "A generator for each pool; their numbers lie too far apart for one to come to another's."
-    return np.random.Generator(chance.jumped(pool) if pool else copy.deepcopy(chance))
+def assigned(n: int, pools: int, seed: int, epoch: int) -> Int[np.ndarray, " n"]:
+    "The pool of each of `n` pairs in an epoch, drawn at random."
+    return chance(seed, epoch, pools).integers(pools, size=n, dtype=np.min_scalar_type(pools - 1))
 
 
+def pool_batches(
+    pools: Int[np.ndarray, " sentences"],
+    pool: int,
+    src_lengths: Int[np.ndarray, " sentences"],
+    tgt_lengths: Int[np.ndarray, " sentences"],
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+) -> list[Int[np.ndarray, " batch"]]:
+    "The batches of one pool of an epoch, `pools` being what `assigned` drew: see `divided`."
+    part, rng = np.flatnonzero(pools == pool), chance(seed, epoch, pool)
+    rng.shuffle(part)
+    return divided(part, src_lengths, tgt_lengths, batch_tokens, rng)
+
+# %% ../nbs/10_batching.ipynb #47020b09
 def batch_indices(
     src_lengths: Int[np.ndarray, " sentences"],
     tgt_lengths: Int[np.ndarray, " sentences"],
@@ -219,16 +233,17 @@ def batch_indices(
     epoch: int = 0,
     size: int = POOL,
 ) -> list[Int[np.ndarray, " batch"]]:
-    """The sentences of each batch of an epoch, pool after pool of `size` pairs: see `divided`.
+    """The sentences of each batch of an epoch, pool after pool of about `size` pairs: see `divided`.
 
     All of it is drawn from (seed, epoch). Without a seed all is one pool, the short first: the order for measuring.
     """
-    if seed is None:
-        return divided(np.arange(len(src_lengths)), src_lengths, tgt_lengths, batch_tokens)
-    order, chance = shuffled(len(src_lengths), seed, epoch)
-    return [batch for pool in range(-(-len(order) // size))
-            for batch in divided(order[pool * size:(pool + 1) * size], src_lengths, tgt_lengths, batch_tokens,
-                                 pool_generator(chance, pool))]
+    n = len(src_lengths)
+    if seed is None or n == 0:
+        return divided(np.arange(n), src_lengths, tgt_lengths, batch_tokens)
+    count = math.ceil(n / size)
+    pools = assigned(n, count, seed, epoch)
+    return [batch for pool in range(count)
+            for batch in pool_batches(pools, pool, src_lengths, tgt_lengths, batch_tokens, seed, epoch)]
 
 # %% ../nbs/10_batching.ipynb #3f3b1696
 class ParallelCorpus:
@@ -244,9 +259,9 @@ class ParallelCorpus:
             raise InputError(f"{folder}: {split} has {len(self.src):,} encoded sources and {len(self.tgt):,} targets: "
                              "run `annotated-transformer prepare` again")
         self.src_lengths, self.tgt_lengths = self.src.lengths(), self.tgt.lengths()
-        self.pools = -(-len(self) // POOL)
+        self.pools = math.ceil(len(self) / POOL)
         "the pools of an epoch"
-        self._epoch, self._drawn = None, None
+        self._epoch, self._pools = None, None
 
     def __len__(self) -> int:
         return len(self.src)
@@ -255,11 +270,9 @@ class ParallelCorpus:
         "The batches of one pool of an epoch, in their order. Without a seed there is one pool: everything, the short first."
         if seed is None:
             return divided(np.arange(len(self)), self.src_lengths, self.tgt_lengths, batch_tokens)
-        if self._epoch != (seed, epoch):  # kept: an epoch's pools share it
-            self._epoch, self._drawn = (seed, epoch), shuffled(len(self), seed, epoch)
-        order, chance = self._drawn
-        part = order[pool * POOL:(pool + 1) * POOL]
-        return divided(part, self.src_lengths, self.tgt_lengths, batch_tokens, pool_generator(chance, pool))
+        if self._epoch != (seed, epoch):  # drawn once an epoch
+            self._epoch, self._pools = (seed, epoch), assigned(len(self), self.pools, seed, epoch)
+        return pool_batches(self._pools, pool, self.src_lengths, self.tgt_lengths, batch_tokens, seed, epoch)
 
     def batch(self, indices: Int[np.ndarray, " batch"]) -> Batch:
         "The sentences of `indices`, padded."

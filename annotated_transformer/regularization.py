@@ -68,8 +68,12 @@ class LinearCrossEntropy(torch.autograd.Function):
                 p.div_(normaliser).sub_(away).scatter_add_(-1, symbol, torch.full_like(right, away - (1 - eps)))
                 p = p.to(dtype)
                 d_hidden[rows] = product(p, W.t())
-                chunk = product(p.t(), h[rows].t()).to(weight.dtype)
-                d_weight = chunk if d_weight is None else d_weight.add_(chunk)
+                if d_weight is None:
+                    d_weight = product(p.t(), h[rows].t()).to(weight.dtype)
+                elif dtype == weight.dtype:
+                    d_weight.addmm_(p.t(), h[rows])
+                else:
+                    d_weight += p.t() @ h[rows]
         ctx.gradients = d_hidden, torch.zeros_like(weight) if d_weight is None else d_weight
         return loss
 

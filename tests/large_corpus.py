@@ -141,7 +141,8 @@ def measure_order(folder: Path, budget: int = 25_000) -> dict[str, float]:
         corpus.batch(corpus.order(budget, 0, 0, pool)[0])
         times.append(time.perf_counter())
     n, seconds = len(corpus), np.diff(times)
-    return {f"{name}/{n}": round(float(s), 2) for name, s in zip(("seconds_open", "seconds_epoch_start", "seconds_other_pool"), seconds)} | {
+    names = ("seconds_open", "seconds_epoch_start", "seconds_other_pool")
+    return {f"{name}/{n}": round(float(s), 2) for name, s in zip(names, seconds)} | {
         f"peak_bytes_batches/{n}": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
@@ -158,10 +159,12 @@ def measure(data: Path, out: Path, record: Path, sizes: list[int]) -> None:
     lengths_alone(out / "lengths", 36_000_000)
     with multiprocessing.get_context("spawn").Pool(1) as alone:  # so that the memory is its own
         metrics |= alone.apply(measure_order, [out / "lengths"])
-    splits = {split: facts["pairs"] for split, facts in Corpus.open(out / f"corpus-{sizes[-1]}").splits.items()}
-    write_json(record, make_record(record.stem, "benchmark", seed=0, seconds=time.time() - begun, metrics=metrics, begun=at,
-                                   data={"name": "recombined", "digest": Corpus.open(out / f"corpus-{sizes[-1]}").digest, "sizes": splits},
-                                   config={"vocabulary": "bpe", "vocab_size": 37_000}))
+    corpus = Corpus.open(out / f"corpus-{sizes[-1]}")
+    sizes = {split: facts["pairs"] for split, facts in corpus.splits.items()}
+    facts = {"name": "recombined", "digest": corpus.digest, "sizes": sizes}
+    write_json(record, make_record(record.stem, "benchmark", data=facts, seed=0, metrics=metrics, begun=at,
+                                   config={"vocabulary": "bpe", "vocab_size": 37_000},
+                                   seconds=time.time() - begun))
 
 
 def main():
