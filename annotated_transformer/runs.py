@@ -328,8 +328,11 @@ class Run:
 # %% ../nbs/13_runs.ipynb #2945dc38
 def command_line() -> str:
     "The command that this program was started with, as a person would type it."
-    if Path(sys.argv[0]).name in ("annotated-transformer", "cli.py"):
+    program = Path(sys.argv[0])
+    if program.name in ("annotated-transformer", "cli.py"):
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
+    if program.parent.name == "annotated_transformer":
+        return shlex.join(["python", "-m", f"annotated_transformer.{program.stem}", *sys.argv[1:]])
     return "from Python"
 
 

@@ -17,7 +17,6 @@ import multiprocessing
 import os
 import random
 import resource
-import shlex
 import shutil
 import subprocess
 import sys
@@ -148,7 +147,7 @@ def measure_order(folder: Path, budget: int = 25_000) -> dict[str, float]:
 
 def measure(data: Path, out: Path, record: Path, sizes: list[int]) -> None:
     "Measure all of it and write the record."
-    begun, metrics, at = time.time(), {}, origin() | {"command": shlex.join(["python", *sys.argv])}
+    begun, metrics, at = time.time(), {}, origin() | {"command": f"python tests/large_corpus.py DATA OUT --measure {record}"}
     for n in sizes:
         write(data, out / f"text-{n}", n)
         metrics |= measure_prepare(out / f"text-{n}", out / f"corpus-{n}", n)
