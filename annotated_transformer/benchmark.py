@@ -266,7 +266,7 @@ def table(records: list[dict]) -> str:
     return "\n".join(lines)
 
 # %% ../nbs/20_benchmark.ipynb #bbc51373
-def multi30k_run(folder: Path, data: Path, steps: int = 1500, every: int = 50):
+def multi30k_run(folder: Path, data: Path, steps: int = 2600, every: int = 50):
     "A run of `small` on `data` that keeps all its checkpoints, trained to its end."
     from annotated_transformer.runs import Run
     from annotated_transformer.training import PRESETS, start_run, train
@@ -289,27 +289,29 @@ def translator_of(run, weights: dict[str, Tensor]):
     return Translator(model, run.vocabulary(), run)
 
 
-def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0) -> dict:
+def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 5) -> dict:
     "A record: the seconds of training that `small` needs to reach `target` sacreBLEU on the development set of `data`."
     from annotated_transformer.corpora import Corpus
+    from annotated_transformer.runs import average
     from annotated_transformer.translation import bleu
 
     run = multi30k_run(folder, data)
-    at = {m["step"]: m["seconds"] for m in run.metrics()}
+    at, steps = {m["step"]: m["seconds"] for m in run.metrics()}, [step for step, _ in run.checkpoints()]
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     curve, reached = [], None
-    for step, _ in run.checkpoints()[3::2]:
-        made = translator_of(run, run.load_checkpoint(step)[0]).translate(sources, beam_size=1)
-        curve.append({"step": step, "seconds": at[step], "sacrebleu": bleu(made, references)[0]})
+    for i in range(15, len(steps), 2):
+        weights = average([run.load_checkpoint(step)[0] for step in steps[i - last + 1 : i + 1]])
+        score = bleu(translator_of(run, weights).translate(sources, progress=True), references)[0]
+        curve.append({"step": steps[i], "seconds": at[steps[i]], "sacrebleu": score})
         print(curve[-1], file=sys.stderr)
-        if curve[-1]["sacrebleu"] >= target:
-            reached = at[step]
+        if score >= target:
+            reached = at[steps[i]]
             break
     return make_record("benchmark_seconds_to_bleu", "benchmark", data=run.config["data"], seed=0, seconds=curve[-1]["seconds"],
                        config={part: run.config[part] for part in ("model", "training")}, begun=run.config,
                        metrics={f"seconds_to_{target:g}_sacrebleu/dev": reached, "curve": curve})
 
-
+# %% ../nbs/20_benchmark.ipynb #2e6baa0f
 def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20)) -> dict:
     "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
     from annotated_transformer.corpora import Corpus

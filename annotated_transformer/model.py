@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from .attention import MultiHeadAttention, causal_mask, padding_mask
 from .embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from .feed_forward import FeedForward, ParameterAttention
-from .layers import EPSILON, DecoderLayer, EncoderLayer
+from .layers import EPSILON, Cache, DecoderLayer, EncoderLayer
 from .linear import Packing
 
 # %% ../nbs/05_model.ipynb #f4da10ac
@@ -161,17 +161,22 @@ class Transformer(nn.Module):
         "`tgt` begins with `START`; the logits at position i are those of the symbol after tgt[:, i]."
         return self.embedding.logits(self.decode(tgt, *self.encode(src)))
 
-    def start_cache(self, memory: Float[Tensor, "batch src d_model"]) -> list[dict[str, tuple[Tensor, Tensor]]]:
-        "For `step`: a dictionary a decoder layer, with the memory's keys and values, projected once."
-        return [{"cross": layer.cross_attention.keys_values(memory)} for layer in self.decoder]
+    def start_cache(self, memory: Float[Tensor, "batch src d_model"]) -> list[Cache]:
+        "For `step`: a `Cache` a decoder layer, with the memory's keys and values, projected once."
+        return [Cache(layer.cross_attention.keys_values(memory)) for layer in self.decoder]
 
-    def step(self, ids: Int[Tensor, "batch 1"], cache: list[dict[str, tuple[Tensor, Tensor]]],
-             memory_mask: Bool[Tensor, "batch 1 1 src"] | None = None) -> Float[Tensor, "batch vocab_size"]:
-        "The logits after one more target symbol; `cache` is extended by its keys and values."
-        x = self.embed(ids, start=cache[0]["self"][0].size(2) if "self" in cache[0] else 0)
+    def step(self, ids: Int[Tensor, "batch place"], cache: list[Cache], memory_mask: Bool[Tensor, "batch 1 1 src"] | None = None,
+             position: int | None = None, mask: Bool[Tensor, "batch 1 place key"] | None = None
+             ) -> Float[Tensor, "batch place vocab_size"]:
+        """The logits after one more target symbol; the `cache` is extended by its keys and values.
+
+        A beam has several such symbols side by side, all at one `position`. Then `mask` says which of the cached keys each of them
+        may look at, the keys of this step's symbols the last of them.
+        """
+        x = self.embed(ids.reshape(-1, 1), cache[0].length if position is None else position).view(*ids.shape, -1)
         for layer, known in zip(self.decoder, cache):
-            x = layer(x, None, None, memory_mask, known)
-        return self.embedding.logits(self.decoder_norm(x)[:, -1])
+            x = layer(x, None, mask, memory_mask, known)
+        return self.embedding.logits(self.decoder_norm(x))
 
 # %% ../nbs/05_model.ipynb #48b5af83
 def count_parameters(config: TransformerConfig) -> int:
