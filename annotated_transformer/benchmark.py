@@ -266,7 +266,7 @@ def table(records: list[dict]) -> str:
     return "\n".join(lines)
 
 # %% ../nbs/20_benchmark.ipynb #bbc51373
-def multi30k_run(folder: Path, data: Path, steps: int = 2600, every: int = 50):
+def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
     "A run of `small` on `data` that keeps all its checkpoints, trained to its end."
     from annotated_transformer.runs import Run
     from annotated_transformer.training import PRESETS, start_run, train

@@ -1,0 +1,163 @@
+"""Searches against a search that has no cache, no batch, no tree and no early end, on models of many shapes."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer import decoding
+from annotated_transformer.decoding import beam_search, greedy, largest, length_penalty, sample, search
+from annotated_transformer.model import BASE, END, PAD, START, Transformer
+
+SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
+SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}, {"d_k": 3, "d_v": 5}]
+few = settings(max_examples=25, deadline=None)
+
+
+def model_of(seed: int, ends: bool = True, **changes) -> Transformer:
+    torch.manual_seed(seed)
+    model = Transformer(replace(SMALL, **changes)).double().eval()
+    with torch.no_grad():
+        model.embedding.weight[PAD + 1:] *= 3
+        if not ends:  # in a post-norm model whose last bias is this row's opposite, the end symbol's logit is far below the others'
+            model.decoder[-1].residuals[2].norm.bias -= 4 * model.embedding.weight[END]
+    return model
+
+
+def sources(lengths: list[int], seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    src = torch.full((len(lengths), max(lengths)), PAD)
+    for row, n in zip(src, lengths):
+        row[:n] = torch.tensor([*torch.randint(4, SMALL.vocab_size, (n - 1,), generator=generator).tolist(), END])
+    return src
+
+
+@torch.no_grad()
+def plainly(model, src, beam_size, alpha, limit):
+    "The finished hypotheses of one sentence, best first, by reading every beginning anew at each step."
+    beam, finished = [(0.0, ())], []
+    for length in range(1, limit + 1):
+        extensions = []
+        for total, ids in beam:
+            logs = model(src, torch.tensor([[START, *ids]]))[0, -1].log_softmax(-1).tolist()
+            extensions += [(total + log, (*ids, s)) for s, log in enumerate(logs) if s not in (PAD, START)]
+        extensions = sorted(extensions, reverse=True)[:beam_size - len(finished)]
+        done = [e for e in extensions if e[1][-1] == END or length == limit]
+        finished += [(total / ((5 + length) / 6) ** alpha, [s for s in ids if s != END]) for total, ids in done]
+        beam = [e for e in extensions if e not in done]
+        if not beam:
+            break
+    return sorted(finished, key=lambda f: -f[0])
+
+
+@few
+@given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 5),
+       st.sampled_from([0.0, 0.6, 1.0, 3.0]), st.integers(0, 5))
+def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, shape, lengths, beam_size, alpha, extra):
+    model, src = model_of(seed, **shape), sources(lengths, seed)
+    for row, n, found in zip(src, lengths, beam_search(model, src, beam_size, alpha, extra, n_best=beam_size)):
+        expected = plainly(model, row[None, :n], beam_size, alpha, n + extra)
+        assert [h.ids for h in found] == [ids for _, ids in expected]
+        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
+
+
+@few
+@given(st.integers(0, 10_000), st.integers(2, 6))
+def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
+    model, src = model_of(seed, ends=False), sources([5, 3], seed)
+    kept = []
+
+    def never(cache, ancestors):
+        kept.append(ancestors.size(-1))
+        return ancestors
+
+    with pytest.MonkeyPatch.context() as patch:
+        found = beam_search(model, src, beam_size, extra=50, n_best=beam_size, early=False)
+        patch.setattr(decoding, "forget", never)
+        whole = beam_search(model, src, beam_size, extra=50, n_best=beam_size, early=False)
+    for few_keys, all_keys in zip(itertools.chain(*found), itertools.chain(*whole)):
+        assert few_keys.ids == all_keys.ids and few_keys.score == pytest.approx(all_keys.score, rel=1e-12)
+    assert len(kept) == 3 and all(len(h.ids) > 48 for h in found[0])  # steps 16, 32, 48: there was something to forget
+
+
+def test_a_long_search_keeps_few_keys(monkeypatch):
+    model, src, known = model_of(1, ends=False), sources([5], 1), []
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda ids, cache, *rest: (step(ids, cache, *rest), known.append(cache[0].length))[0])
+    beam_search(model, src, beam_size=8, extra=200, early=False)
+    assert len(known) == 205 and max(known) < 0.7 * (1 + 8 * 204), "the dead branches of 205 steps were kept"
+
+
+@few
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.lists(st.integers(4, 12), max_size=3))
+def test_a_forced_prefix_is_followed_by_what_follows_it(seed, lengths, prefix):
+    model, src = model_of(seed), sources(lengths, seed)
+    prefixes = [prefix, *([] for _ in lengths[1:])]
+    for found in (greedy(model, src, 5, prefixes), [h[0] for h in beam_search(model, src, 3, extra=5, prefix=prefixes)],
+                  sample(model, src, 5, prefixes)):
+        assert found[0].ids[:len(prefix)] == prefix
+        for h, row, n in zip(found, src, lengths):
+            out = torch.tensor([h.ids + [END] * (len(h.token_log_probabilities) > len(h.ids))])
+            with torch.no_grad():
+                logs = model(row[None, :n], torch.cat((torch.tensor([[START]]), out[:, :-1]), 1)).log_softmax(-1)
+            assert h.token_log_probabilities == pytest.approx(logs.gather(2, out[:, :, None])[0, :, 0].tolist(), rel=1e-9, abs=1e-9)
+            assert h.log_probability == pytest.approx(sum(h.token_log_probabilities))
+    assert beam_search(model, src, 3, extra=5)[1:] == beam_search(model, src, 3, extra=5, prefix=prefixes)[1:]
+
+
+@pytest.mark.parametrize("prefix, said", [([[PAD]], "prefix 0"), ([[START]], "prefix 0"), ([[END]], "prefix 0"), ([[4] * 6], "shorter than 6"),
+                                          ([[4], [4]], "2 prefixes for 1")])
+def test_a_prefix_that_cannot_be_is_refused(prefix, said):
+    model, src = model_of(0), sources([3], 0)
+    for decode in (greedy, beam_search, sample):
+        with pytest.raises(ValueError, match=said):
+            decode(model, src, extra=3, prefix=prefix)
+
+
+def test_learned_positions_end_an_output():
+    model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
+    assert search(model, src, 3, early=False).symbol.shape[0] <= 7
+    assert all(len(h.token_log_probabilities) <= 7 for h in (*beam_search(model, src, 3)[0], *greedy(model, src)))
+
+
+def test_a_search_ends_when_nothing_open_can_win():
+    "The end symbol is nearly certain at once: the search to the limit is long, and the one that may stop takes a step or two."
+    model, src = model_of(0), sources([4], 0)
+    with torch.no_grad():
+        model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[END]
+    short, long = (search(model, src, 4, 0.6, early=early) for early in (True, False))
+    assert short.symbol.shape[0] <= 3 and short.best(0, 1, 0.6) == long.best(0, 1, 0.6)
+
+
+def test_a_beam_wider_than_the_vocabulary():
+    model, src = model_of(5), sources([2, 3], 5)
+    wide = beam_search(model, src, 40, extra=1, n_best=40)
+    for hypotheses, n in zip(wide, (2, 3)):
+        assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) >= 13
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+
+
+@few
+@given(st.integers(0, 10_000), st.sampled_from([1, 5, 130, 700, 3001]), st.integers(1, 8))
+def test_largest_is_topk(seed, n, k):
+    x = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed))
+    k = min(n, k)
+    assert all(torch.equal(a, b) for a, b in zip(largest(x, k), x.topk(k)))
+
+
+def test_sampling_is_repeatable_and_a_temperature_must_be_above_zero():
+    model, src = model_of(0), sources([4, 4], 2)
+    assert sample(model, src, seed=3) == sample(model, src, seed=3)
+    assert len({tuple(sample(model, src, seed=s)[0].ids) for s in range(8)}) > 1
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="temperature"):
+            sample(model, src, temperature=wrong)
+
+
+@pytest.mark.parametrize("length, alpha", [*itertools.product((1, 7, 60), (0.0, 0.6, 1.0))])
+def test_the_penalty_is_that_of_wu_et_al(length, alpha):
+    assert length_penalty(length, alpha) == pytest.approx(math.exp(alpha * (math.log(5 + length) - math.log(6))))
