@@ -333,6 +333,15 @@ def test_a_loss_that_is_not_finite(data, tmp_path):
     assert all(math.isfinite(m["loss"]) for m in run.metrics())
 
 
+def test_a_compiler_that_is_not_there(data, tmp_path, monkeypatch):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match="C\\+\\+ compiler"):
+        train(run, compile=True)
+    assert not run.checkpoints()
+
+
 def test_two_trainings_of_one_run(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     with run.lock():
