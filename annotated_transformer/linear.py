@@ -9,6 +9,7 @@ __all__ = ['HAS_ONEDNN', 'intel', 'packed', 'product', 'OneDNNLinear', 'linear',
 import contextlib
 import ctypes
 import math
+import os
 import platform
 from pathlib import Path
 
@@ -24,6 +25,10 @@ def intel() -> bool:
     cpuinfo = Path("/proc/cpuinfo")
     return "GenuineIntel" in (cpuinfo.read_text() if cpuinfo.exists() else platform.processor())
 
+
+# oneDNN, and PyTorch's bridge to it, keep what they made for each shape of a product: 1,024 of them, some MB each, and batches have ever new shapes
+for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+    os.environ.setdefault(name, "64")
 
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkl.is_available() and not intel()
 

@@ -1,4 +1,6 @@
 "The model, for shapes that no one picked by hand: counts, causality, padding, and decoding a symbol at a time."
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -103,3 +105,20 @@ def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
 def test_a_size_below_one_is_refused_by_name(field):
     with pytest.raises(ValueError, match=f"{field} is 0"):
         Transformer(replace(BASE, **{field: 0}))
+
+
+def test_products_of_ever_new_shapes_do_not_fill_the_memory():
+    "A training's batches differ in size: what is kept for each shape of a product must be bounded."
+    program = """if True:
+        import psutil, torch
+        from annotated_transformer.linear import Linear
+        torch.set_num_threads(1)
+        layer, sizes = Linear(256, 1024), []
+        for rows in range(1000, 1600):
+            layer(torch.randn(rows, 256)).sum().backward()
+            if rows in (1199, 1599):
+                sizes.append(psutil.Process().memory_info().rss)
+        print(sizes[1] - sizes[0])
+    """
+    grown = int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+    assert grown < 60e6, f"{grown / 1e6:.0f} MB more after 400 shapes more"
