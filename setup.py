@@ -22,7 +22,7 @@ setup(
     package_data={cfg["lib_path"]: ["pretrained/**/*"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
-    extras_require={"dev": cfg["dev_requirements"].split()},
+    extras_require={"dev": cfg["dev_requirements"].split(), "export": cfg["export_requirements"].split()},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"],

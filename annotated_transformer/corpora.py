@@ -87,6 +87,10 @@ class Corpus:
         "The names of the test splits."
         return [split for split in self.splits if split not in ("train", "dev")]
 
+    def set_name(self, split: str) -> str:
+        "The name that records give to a split: its own, but newstest2013 for WMT 2014's dev."
+        return "newstest2013" if (self.name, split) == ("wmt14", "dev") else split
+
     @property
     def digest(self) -> str:
         "Sixteen hexadecimal digits that change when a sentence of any split does."
@@ -598,7 +602,7 @@ def newstest(found: dict[str, list[Path]], year: int, tgt: str) -> list[Path] | 
 # %% ../nbs/08_corpora.ipynb #463a9af4
 def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_ratio: float = 9.0, strict: bool = False,
           overwrite: bool = False) -> Corpus:
-    """WMT 2014 from English: dev is newstest2013, the test splits newstest2014 and (German) newstest2014_filtered_2737.
+    """WMT 2014 from English: dev is newstest2013, the test splits newstest2014_full and (German) newstest2014_filtered_2737.
 
     `source`: a folder with training text, which is train.en with train.de (or .fr), or else every aligned pair of files
     but newstest2013 and later; without it the Hugging Face Hub's copy streams in. newstest2013 and newstest2014 come
@@ -615,10 +619,10 @@ def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_rat
         if not files["train"]:
             raise InputError(f"{source} has no training text: put train.en with train.{tgt} there, or other aligned files")
     files["dev"] = newstest(found, 2013, tgt) or sacrebleu_files("wmt13", f"en-{tgt}")
-    files["newstest2014"] = newstest(found, 2014, tgt) or sacrebleu_files("wmt14/full", f"en-{tgt}")
+    files["newstest2014_full"] = newstest(found, 2014, tgt) or sacrebleu_files("wmt14/full", f"en-{tgt}")
     if newstest(found, 2014, tgt):
         for path in sorted(Path(source).glob(f"newstest2014.en-{tgt}.*.indices")):
-            subsets[f"newstest2014_{path.name.split('.')[-2]}"] = ("newstest2014", path)
+            subsets[f"newstest2014_{path.name.split('.')[-2]}"] = ("newstest2014_full", path)
     elif tgt == "de":
         files["newstest2014_filtered_2737"] = sacrebleu_files("wmt14", "en-de")
     return from_files(folder, "wmt14", ("en", tgt), files, cleaning, overwrite, rows=rows, subsets=subsets)

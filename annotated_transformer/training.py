@@ -13,6 +13,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import time
@@ -30,7 +31,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .batching import Batch, ParallelCorpus
+from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus, InputError
 from .model import BASE, BIG, BIG_EN_FR, Transformer, TransformerConfig
 from .optimizer import adam, learning_rate, set_rate
@@ -303,6 +304,7 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
         "tgt": corpus.tgt,
         "vocabulary": vocabulary.digest,
         "splits": {split: {"pairs": f["pairs"], "sha256": f["sha256"]} for split, f in corpus.splits.items()},
+        "longest": {side: int(Sequences(corpus.path("train", side)).lengths().max()) for side in ("src", "tgt")},
     }
     return Run.create(folder, model, asdict(training), facts, vocabulary)
 
@@ -318,6 +320,8 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     """
     if device_tokens < 1 or (minutes is not None and not minutes > 0):
         raise InputError(f"device_tokens {device_tokens}, minutes {minutes}: give numbers above 0")
+    if compile and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++")):
+        raise InputError("--compile needs a C++ compiler (g++ or clang++, or the one that CXX names), and there is none: leave it out")
     with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext():
         try:
             return train_in_group(run, data, minutes, device_tokens, compile)

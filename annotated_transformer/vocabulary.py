@@ -90,10 +90,10 @@ class BytePairVocabulary(Vocabulary):
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0,
-              sample: int = 5_000_000) -> "BytePairVocabulary":
+              sample: int = 5_000_000, whole: Sequence[str] = ()) -> "BytePairVocabulary":
         """Learn `vocab_size` symbols from `lines` (at most `sample` of them, drawn at random; over 100).
 
-        Raises InputError where the text does not yield so many, or has more characters.
+        The words in `whole` are a symbol each, whatever they are made of. Raises InputError where the text does not yield so many, or has more characters.
         """
         import sentencepiece
         content, ids = io.BytesIO(), dict(pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END)
@@ -102,7 +102,8 @@ class BytePairVocabulary(Vocabulary):
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines), model_writer=content, model_type="bpe", vocab_size=vocab_size, **ids, **names,
                 character_coverage=character_coverage, normalization_rule_name="identity", max_sentence_length=1 << 16,
-                input_sentence_size=sample, shuffle_input_sentence=True, minloglevel=3)
+                input_sentence_size=sample, shuffle_input_sentence=True, minloglevel=3,
+                user_defined_symbols=[WORD_START + word for word in whole])
         except (RuntimeError, OSError) as error:
             raise size_error(vocab_size, str(error)) from None
         return cls(content.getvalue())
@@ -271,10 +272,13 @@ def counting_seconds(what: str):
             thread.join()
 
 
-def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int = SAMPLE) -> Vocabulary:
-    "Learn a vocabulary of `kind` from `drawn_lines`, and keep it in the corpus's folder. Raises InputError as `learn` does."
+def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int = SAMPLE, **options) -> Vocabulary:
+    """Learn a vocabulary of `kind` from `drawn_lines`, and keep it in the corpus's folder.
+
+    `options` are those of the kind's `learn`. Raises InputError as it does.
+    """
     with counting_seconds(f"learning {vocab_size:,} symbols"):
-        vocabulary = kind.learn(drawn_lines(corpus, sample), vocab_size)
+        vocabulary = kind.learn(drawn_lines(corpus, sample), vocab_size, **options)
     vocabulary.save(corpus.folder)
     with writing(corpus.folder / "learned.json", "w") as file:
         json.dump(ask(corpus, kind, vocab_size, sample) | {"vocabulary": vocabulary.digest}, file, indent=1)

@@ -1,6 +1,8 @@
 """The command line end to end, and what it says when something is wrong: one line, exit code 2, no traceback, nothing half-written."""
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +14,8 @@ import pytest
 
 from annotated_transformer import cli, grammar
 from annotated_transformer.runs import Run
+from annotated_transformer.translation import load
+from annotated_transformer.vocabulary import load_vocabulary
 
 OPTIONS = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
            "--steps 12 --save-every 4 --report-every 2 --batch-tokens 400").split()
@@ -97,12 +101,12 @@ def test_evaluate_takes_files(made, text, capsys):
 
 def test_translate_keeps_line_n_at_line_n(made, text):
     lines = open(text["test"][0], "rb").read().splitlines()[:4]
-    stdin = lines[0] + b"\n\n" + lines[1] + b"\r\n" + b"\xff\xfe bad\n" + lines[2]  # an empty line, a Windows line, bytes, no end
+    odd = "dog\u2028dog\x85dog\x0b\x0c\x1c\x1d\x1e\u2029dog\rdog".encode()  # no newline, whatever other programs hold them for
+    stdin = lines[0] + b"\n\n" + lines[1] + b"\r\n" + odd + b"\n\xe2\x80\xa8\n" + lines[2]  # an empty line, a Windows line; no end
     done = run(["translate", made / "run", "--beam-size", "1"], stdin)
-    assert done.returncode == 0
+    assert done.returncode == 0 and not done.stderr
     out = done.stdout.decode().split("\n")
-    assert len(out) == 6 and out[1] == "" and out[5] == ""
-    assert "line 4" in done.stderr.decode() and "UTF-8" in done.stderr.decode()
+    assert len(out) == 7 and out[1] == out[4] == out[6] == "" and out[0] and out[3] and out[5]
     alone = run(["translate", made / "run", "--beam-size", "1"], lines[1] + b"\n").stdout.decode()
     assert alone == out[2] + "\n"
 
@@ -131,7 +135,173 @@ def test_translate_survives_a_reader_that_leaves(made, text):
 def test_ten_thousand_words(made):
     done = run(["translate", made / "run", "--beam-size", "1"], b"dog " * 10_000 + b"\nThe dog sleeps.\n")
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
-    assert b"line 1" in done.stderr and b"1,024" in done.stderr
+    assert b"line 1" in done.stderr and b"1,024" in done.stderr and done.stderr.count(b"warning") == 1
+
+
+def test_line_longer_than_any_in_training(made, text, tmp_path, capsysbinary):
+    "A warning that names it; an error with --strict, when what stands before it has been written."
+    run_config = json.loads((made / "run" / "config.json").read_text())
+    longest = run_config["data"]["longest"]["src"]
+    encode = load_vocabulary(made / "run").encode
+    assert longest == max(len(encode(line)) + 1 for line in open(text["train"][0], encoding="utf-8"))
+    words = next(n for n in range(1, 1000) if len(encode("dog " * n)) + 1 > longest)
+    file = write(tmp_path / "long.en", ["The dog sleeps.", "dog " * (words - 1), "dog " * words, "The dog sleeps."])
+    cli.main(["translate", str(made / "run"), file, "--beam-size", "1"])
+    whole = capsysbinary.readouterr()
+    assert whole.out.count(b"\n") == 4
+    assert whole.err.count(b"warning") == 1 and b"line 3" in whole.err and str(longest).encode() in whole.err
+    with pytest.raises(SystemExit) as end:
+        cli.main(["translate", str(made / "run"), file, "--beam-size", "1", "--strict"])
+    cut = capsysbinary.readouterr()
+    assert end.value.code == 2 and cut.out == b"".join(whole.out.splitlines(keepends=True)[:2])
+    assert cut.err.count(b"\n") == 1 and b"long.en, line 3" in cut.err
+
+
+@pytest.mark.parametrize("place", ["file", "standard input"])
+def test_translate_stops_at_bytes_that_are_not_utf8(made, tmp_path, place):
+    "What stands before them is translated first."
+    lines = b"The dog sleeps.\n\nThe dog sleeps.\nStra\xdfe\nThe dog sleeps.\n"
+    (tmp_path / "latin.en").write_bytes(lines)
+    on_file = place == "file"
+    done = run(["translate", made / "run", "--beam-size", "1", *([tmp_path / "latin.en"] if on_file else [])], b"" if on_file else lines)
+    assert done.returncode == 2 and done.stdout.count(b"\n") == 3 and done.stdout.endswith(b"\n")
+    told = done.stderr.decode().splitlines()
+    assert len(told) == 1 and "line 4" in told[0] and "UTF-8" in told[0] and ("latin.en" if on_file else "standard input") in told[0]
+
+
+def test_nbest_and_scores(made, text, capsys):
+    "Moses' format; an empty line has its one empty translation; the best is what `translate` gives; the numbers agree."
+    sources = open(text["test"][0], encoding="utf-8").read().splitlines()[:3]
+    sources.insert(1, "")
+    translator = load(made / "run")
+    file = write(made / "four.en", sources)
+
+    def made_by(*options):
+        cli.main(["translate", str(made / "run"), file, *options])
+        out = capsys.readouterr().out.split("\n")
+        assert out.pop() == ""
+        return [line.split(" ||| ") for line in out]
+
+    best = [text for text, in made_by()]
+    assert best == translator.translate(sources)
+    several = made_by("--nbest", "3")
+    assert [int(fields[0]) for fields in several] == [0, 0, 0, 1, 2, 2, 2, 3, 3, 3] and all(len(fields) == 3 for fields in several)
+    assert [several[i][1] for i in (0, 3, 4, 7)] == best
+    scores = [float(fields[2]) for fields in several]
+    assert all(scores[i] >= scores[i + 1] >= scores[i + 2] for i in (0, 4, 7)) and scores[3] == 0
+    for option in ((), ("--nbest", "3")):
+        for fields in made_by("--scores", *option, "--alpha", "0"):
+            numbers = [float(pair.rsplit(":", 1)[1]) for pair in fields[-1].split()]
+            assert len(fields) == (4 if option else 3) and abs(sum(numbers) - float(fields[-2])) < 1e-4 * (len(numbers) + 2)
+
+
+STREAM = """
+import resource
+import sys
+
+from annotated_transformer import cli, translation
+from annotated_transformer.translation import Translation
+
+class Stub:
+    "A translator that repeats what it is told."
+    trained_tokens = max_tokens = 1024
+    def encode(self, lines):
+        return [[3] for line in lines]
+    def n_best(self, lines, n, progress, **options):
+        return [[Translation(line, 0.0, [], [])] for line in lines]
+
+if sys.argv[1] == "stub":
+    translation.load = lambda run: Stub()
+cli.main(["translate", "grammar", "--beam-size", "1"])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
+"""
+
+
+def streamed(tmp_path, translator, pieces):
+    "The memory, in MB, and the output of `translate` on a stream whose `pieces` are written one after the other."
+    with open(tmp_path / "out", "wb") as out:
+        process = subprocess.Popen([sys.executable, "-c", STREAM, translator], stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE)
+        for piece in pieces:
+            process.stdin.write(piece)
+        _, error = process.communicate(timeout=500)
+    assert process.returncode == 0, error
+    return int(error.split()[-1]), tmp_path / "out"
+
+
+def test_memory_does_not_grow_with_the_stream(tmp_path):
+    "Empty lines through the real translator, a great many short ones through one that repeats them."
+    small, _ = streamed(tmp_path, "grammar", [b"The dog sleeps.\n"] + [b"\n" * 1000] * 5)
+    large, out = streamed(tmp_path, "grammar", [b"The dog sleeps.\n"] + [b"\n" * 1000] * 200)
+    assert large < small + 10 and out.read_bytes().endswith(b".\n" + b"\n" * 200_000)
+    large, out = streamed(tmp_path, "stub", (b"".join(b"line %d\n" % i for i in range(k, k + 1000)) for k in range(0, 1_000_000, 1000)))
+    assert large < small + 10
+    with open(out, "rb") as file:
+        assert sum(line == b"line %d\n" % i for i, line in enumerate(file)) == 1_000_000
+
+
+def test_line_without_end(tmp_path):
+    "An endless line takes no more memory than its first megabyte, and is cut between two characters."
+    small, _ = streamed(tmp_path, "stub", [b"a\n"])
+    large, out = streamed(tmp_path, "stub", [b"x"] + ["\u00e4".encode() * 50_000] * 1000 + [b"\nnext\n"])
+    assert large < small + 40
+    first, second = out.read_text(encoding="utf-8").splitlines()
+    assert set(first) == {"x", "\u00e4"} and len(first.encode()) in (cli.LONGEST, cli.LONGEST - 1) and second == "next"
+
+
+AT_ONCE = """
+import sys
+
+import tqdm
+
+from annotated_transformer import cli
+
+init = tqdm.tqdm.__init__
+tqdm.tqdm.__init__ = lambda self, *args, **options: init(self, *args, **options | {"delay": 0, "mininterval": 0})  # not after 2 seconds
+cli.main(sys.argv[1:])
+"""
+
+
+def test_progress_on_a_file_and_none_on_a_pipe(made, tmp_path):
+    "With the time left, on a terminal: a pseudo-terminal stands for it."
+    import pty
+    import termios
+
+    file = write(tmp_path / "text.en", ["The dog sleeps."] * 300)
+    for arguments, stdin, shown in (([file], None, True), ([], open(file, "rb"), True), ([], subprocess.PIPE, False)):
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, 100))
+        process = subprocess.Popen([sys.executable, "-c", AT_ONCE, "translate", str(made / "run"), *arguments],
+                                   stdin=stdin, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        if stdin == subprocess.PIPE:
+            process.stdin.write(b"The dog sleeps.\n" * 300)
+            process.stdin.close()
+        told = b""
+        with contextlib.suppress(OSError):  # the end of a pseudo-terminal
+            while data := os.read(ours, 4096):
+                told += data
+        os.close(ours)
+        assert process.wait(300) == 0, told
+        assert bool(re.search(rb"/300 \[\d\d:\d\d<\d\d:\d\d", told)) == shown, told
+
+
+def test_translate_with_head(made, tmp_path):
+    file = write(tmp_path / "text.en", ["The dog sleeps."] * 5000)
+    command = f"{sys.executable} -m annotated_transformer.cli translate {made / 'run'} {file} --beam-size 1 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    assert done.stdout.count(b"\n") == 2 and done.stdout.endswith(b"\n141\n") and not done.stderr
+
+
+def test_interrupted_translation(made):
+    "Ctrl-C: what is ready has been written, and no traceback is."
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "translate", str(made / "run"), "--beam-size", "1"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write(b"The dog sleeps.\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and not error and not out
 
 
 def test_interrupted_training_continues(made, tmp_path):
@@ -165,7 +335,7 @@ def test_word_pieces(text, tmp_path, capsys):
     cli.main(["evaluate", str(tmp_path / "run"), "--beam-size", "1"])
 
 
-@pytest.mark.parametrize("command", ["", "prepare", "train", "translate", "evaluate", "demo"])
+@pytest.mark.parametrize("command", ["", "prepare", "train", "translate", "evaluate", "export", "demo"])
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([*command.split(), "--help"])
@@ -251,6 +421,14 @@ def test_checkpoint_cut_short(made, copy, capsys):
         assert end.value.code == 2 and str(newest) in said and "every checkpoint is damaged" in said
 
 
+def test_run_without_a_checkpoint(copy, capsys):
+    (copy / "averaged.safetensors").unlink()
+    shutil.rmtree(copy / "checkpoints")
+    for command in (["translate", copy], ["export", copy, copy / "exported"]):
+        fails(command, capsys, copy, "no checkpoint")
+    assert not (copy / "exported").exists()
+
+
 def test_average_cut_short(copy, capsys):
     (copy / "averaged.safetensors").write_bytes((copy / "averaged.safetensors").read_bytes()[:50])
     fails(["translate", copy], capsys, "averaged.safetensors")
@@ -311,6 +489,12 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["translate", "RUN", "NOTHING"], ["NOTHING"]),
     (["translate", "RUN", "--beam-size", "0"], ["beam_size 0"]),
     (["translate", "RUN", "--alpha", "nan"], ["alpha nan"]),
+    (["translate", "RUN", "--alpha", "abc"], ["--alpha", "abc"]),
+    (["translate", "RUN", "--nbest", "5"], ["n_best 5", "4"]),
+    (["translate", "RUN", "--nbest", "0"], ["n_best 0"]),
+    (["translate", "RUN", "DATA"], ["DATA"]),
+    (["export", "RUN", "NEW", "--quantization", "int7"], ["--quantization", "int7"]),
+    (["export", "RUN", "DATA"], ["DATA", "exists"]),
     (["evaluate", "RUN", "--alpha", "1000"], ["alpha 1000"]),
     (["train", "RUN", "--steps", "50"], ["--steps 50", "12"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"], ["attention_dropout", "1.5"]),

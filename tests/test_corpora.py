@@ -414,7 +414,7 @@ def test_wmt14_through_the_libraries(tmp_path, hub, sacrebleu_cache, tgt):
         Dataset.from_list(rows[i * 7:(i + 1) * 7]).to_parquet(folder / f"train-{i}.parquet")
     corpus = wmt14(tmp_path / "out", tgt)
     assert list(corpus.pairs("train")) == PAIRS and corpus.splits["train"]["dropped"]["empty"] == 1
-    tests = ["newstest2014", "newstest2014_filtered_2737"] if tgt == "de" else ["newstest2014"]
+    tests = ["newstest2014_full", "newstest2014_filtered_2737"] if tgt == "de" else ["newstest2014_full"]
     assert corpus.tests == tests and (corpus.src, corpus.tgt) == ("en", tgt)
     assert [corpus.splits[split]["pairs"] for split in ("dev", *tests)] == [3, 5, 4][:1 + len(tests)]
 
@@ -428,10 +428,10 @@ def test_wmt14_from_a_folder(tmp_path):
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n")
     corpus = wmt14(tmp_path / "out", "de", folder)
     assert list(corpus.pairs("train")) == [("europe", "Europa"), *PAIRS]  # and newstest2012, but nothing later
-    assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == ["newstest2014", "newstest2014_filtered_2737"]
+    assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == ["newstest2014_full", "newstest2014_filtered_2737"]
     assert list(corpus.pairs("newstest2014_filtered_2737")) == [PAIRS[2], PAIRS[3], PAIRS[6]]
     french = wmt14(tmp_path / "out-fr", "fr", folder)
-    assert list(french.pairs("train")) == PAIRS and french.tests == ["newstest2014"]
+    assert list(french.pairs("train")) == PAIRS and french.tests == ["newstest2014_full"]
     put_pairs(folder, "train", [("train", "Zug")])
     assert list(wmt14(tmp_path / "out2", "de", folder).pairs("train")) == [("train", "Zug")]
     for indices, said in (("1\n99\n", "lists line 99"), ("1\nx\n", "line 2: not a line's number")):

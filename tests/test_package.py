@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 pytestmark = pytest.mark.xdist_group("package")  # one process builds and installs for all of these
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "tyro", "nbdev", "fastcore", "IPython"]
+HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses", "tyro", "nbdev", "fastcore", "IPython"]
 
 
 def settings() -> dict[str, str]:
@@ -133,7 +133,7 @@ print(load("grammar").translate("The cow is old, but it plays."))
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
     in_readme = re.findall(r"annotated-transformer (\w+)(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    for command in ("prepare", "train", "translate", "evaluate", "demo"):
+    for command in ("prepare", "train", "translate", "evaluate", "export", "demo"):
         assert command in printed
         told = run("annotated-transformer", command, "--help")
         assert "usage" in told.lower()

@@ -1,0 +1,166 @@
+"""What `export` writes, used as others would use it: by CTranslate2's engine, with nothing of this package."""
+import ast
+import itertools
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import ctranslate2
+import pytest
+import torch
+
+from annotated_transformer import cli, export, grammar
+from annotated_transformer.corpora import InputError
+from annotated_transformer.decoding import NEVER, greedy
+from annotated_transformer.export import export_run, symbols_of
+from annotated_transformer.model import BASE, END, PAD, START, Transformer
+from annotated_transformer.translation import Translator, load
+from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary
+
+pytestmark = pytest.mark.xdist_group("export")  # one process exports for all of these
+SMALL = replace(BASE, vocab_size=100, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+EXAMPLES = list(itertools.islice(grammar.examples(seed=5), 500))
+
+
+def engine_of(folder):
+    return ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "grammar"
+    cli.main(["export", "grammar", str(folder)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return BytePairVocabulary.learn([e.tgt for e in EXAMPLES], 100)
+
+
+def log_probability(translator, src, out):
+    "By one pass through our model."
+    with torch.no_grad():
+        logits = translator.model(torch.tensor([src]), torch.tensor([[START] + out]))[0]
+    return logits.log_softmax(-1).gather(1, torch.tensor(out + [END])[:, None]).sum().item()
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_same_tokens(exported, beam_size):
+    "500 sentences. Greedy may choose otherwise between outputs whose log-probabilities differ by less than 0.001, a beam for a likelier one."
+    translator, engine, same = load("grammar"), engine_of(exported), 0
+    names, sources = symbols_of(translator.vocabulary), translator.encode([e.src for e in EXAMPLES])
+    ours = [hypotheses[0] for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size, alpha=0.0)]
+    for length in {len(src) for src in sources}:  # the engine has one limit for all outputs of a call
+        rows = [i for i, src in enumerate(sources) if len(src) == length]
+        cut = [[names[i] for i in sources[row][:-1]] for row in rows]
+        found = engine.translate_batch(cut, beam_size=beam_size, length_penalty=0, max_decoding_length=length + 50)
+        for row, result in zip(rows, found):
+            ids = [names.index(symbol) for symbol in result.hypotheses[0]]
+            same += ids == ours[row].ids
+            if ids != ours[row].ids:
+                more = log_probability(translator, sources[row], ids) - ours[row].log_probability
+                assert abs(more) < 1e-3 or (beam_size > 1 and more > 0)
+    assert same >= 499
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"n_layers": 1, "n_heads": 4, "d_k": 4, "d_v": 4}, {"d_k": 4, "d_v": 12}, {"d_k": 24, "d_v": 8}, {"attention_bias": True},
+    {"attention_bias": True, "d_k": 3, "d_v": 5, "n_heads": 3}, {"pre_norm": True}, {"positions": "learned", "max_length": 96},
+    {"pre_norm": True, "attention_bias": True, "positions": "learned", "max_length": 128, "d_v": 16}], ids=str)
+def test_variations_give_the_same_probabilities(changes, vocabulary, tmp_path):
+    "Random weights, every bias and gain among them; the engine scores given outputs."
+    torch.manual_seed(1)
+    model = Transformer(replace(SMALL, **changes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    engine, names = engine_of(export_run(Translator(model, vocabulary), tmp_path / "out")), symbols_of(vocabulary)
+    pairs = [torch.randint(4, 100, (2, n)).tolist() for n in (1, 2, 5, 9, 30)]
+    scored = engine.score_batch([[names[i] for i in src] for src, _ in pairs], [[names[i] for i in out] for _, out in pairs])
+    for (src, out), their in zip(pairs, scored):
+        with torch.no_grad():
+            logits = model(torch.tensor([src + [END]]), torch.tensor([[START] + out]))[0]
+        logits[:, NEVER] = -torch.inf
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(out + [END])[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(their.log_probs), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_padding_and_start_are_never_written(vocabulary, tmp_path):
+    "A model that likes nothing better."
+    torch.manual_seed(0)
+    model = Transformer(replace(SMALL, pre_norm=True)).eval()
+    with torch.no_grad():
+        model.embedding.weight[NEVER] += 1.0
+        model.decoder_norm.bias.fill_(3.0)
+    translator, src = Translator(model, vocabulary), torch.randint(4, 100, (8, 6))
+    src[:, -1] = END
+    with torch.no_grad():
+        first = model(src, torch.full((8, 1), START))[:, 0].argmax(-1)
+    assert set(first.tolist()) <= set(NEVER)
+    names = symbols_of(vocabulary)
+    engine = engine_of(export_run(translator, tmp_path / "out"))
+    for options in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 4}):
+        found = engine.translate_batch([[names[i] for i in row[:-1]] for row in src.tolist()], max_decoding_length=56, **options)
+        for result in found:
+            for output in result.hypotheses:
+                assert not {names[PAD], names[START]} & set(output)
+        if options["beam_size"] == 1:
+            assert [[names.index(s) for s in r.hypotheses[0]] for r in found] == [h.ids for h in greedy(model, src)]
+
+
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_the_page_says_how(kind, tmp_path):
+    "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
+    lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603"]
+    if kind is BytePairVocabulary:
+        translator = load("grammar")
+    else:
+        torch.manual_seed(3)
+        learned = kind.learn([e.src for e in EXAMPLES] + [e.tgt for e in EXAMPLES], 200)
+        translator = Translator(Transformer(replace(SMALL, vocab_size=len(learned))), learned)
+    folder = export_run(translator, tmp_path / "out")
+    program = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    for line in lines:
+        changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
+        changed = changed.replace("beam_size=4", "beam_size=1").replace("print(", "print(ascii(").rstrip() + ")\n"
+        done = subprocess.run([sys.executable, "-c", changed], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        made, = ast.literal_eval(done.stdout)
+        assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
+    assert subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True).returncode == 0
+
+
+def test_the_folder(exported):
+    assert sorted(path.name for path in exported.iterdir()) == ["README.md", "config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"]
+    assert json.loads((exported / "config.json").read_text())["layer_norm_epsilon"] == 1e-6
+    model = load("grammar").model
+    parameters = sum(p.numel() for p in model.parameters())
+    assert (exported / "model.bin").stat().st_size < 4 * (parameters + 1074 * model.config.d_model) + 20_000  # shared weights are stored once
+
+
+def test_quantization(tmp_path, exported):
+    "Well under half the size, and nearly the same translations; the model that was exported stays as it was."
+    translator = load("grammar")
+    export_run(translator, tmp_path / "int8", "int8")
+    assert all(torch.equal(a, b) for a, b in zip(translator.model.parameters(), load("grammar").model.parameters()))
+    cut = [translator.vocabulary.pieces(translator.vocabulary.encode(e.src)) for e in EXAMPLES[:200]]
+    whole, rounded = (engine_of(folder).translate_batch(cut, beam_size=1) for folder in (exported, tmp_path / "int8"))
+    assert sum(a.hypotheses == b.hypotheses for a, b in zip(whole, rounded)) >= 190
+    assert (tmp_path / "int8" / "model.bin").stat().st_size < 0.5 * (exported / "model.bin").stat().st_size
+
+
+def test_what_cannot_be_exported(tmp_path, vocabulary, monkeypatch):
+    translator = Translator(Transformer(replace(SMALL, parameter_heads=2, n_p=8)), vocabulary)
+    with pytest.raises(InputError, match="parameter_heads 2"):
+        export_run(translator, tmp_path / "out")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="full: exists"):
+        export_run(load("grammar"), tmp_path / "full")
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install ctranslate2"):
+        export_run(load("grammar"), tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "letter.txt"]
