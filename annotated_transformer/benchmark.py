@@ -144,10 +144,9 @@ def peak_bytes() -> int | None:
     "The most memory that this process (or its GPU) has had so far; None where it cannot be told."
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    with contextlib.suppress(ImportError):
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    with contextlib.suppress(OSError):  # not getrusage's, which remembers the process that started this one
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.split("VmHWM:")[1].split()[0])
     return None
 
 
@@ -293,7 +292,7 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
     "A record: the seconds of training that `small` needs to reach `target` sacreBLEU on the development set of `data`."
     from annotated_transformer.corpora import Corpus
     from annotated_transformer.runs import average
-    from annotated_transformer.translation import bleu
+    from annotated_transformer.scores import bleu
 
     run = multi30k_run(folder, data)
     at, steps = {m["step"]: m["seconds"] for m in run.metrics()}, [step for step, _ in run.checkpoints()]
