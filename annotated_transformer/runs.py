@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -350,18 +351,22 @@ def hardware() -> str:
 
 
 def revision() -> str:
-    "The commit of the checkout that the package runs from (`ANNOTATED_REVISION` overrides it), else the package's version."
+    """The commit of the checkout that the package runs from (`ANNOTATED_REVISION` overrides it), else the package's version.
+
+    "-dirty" behind it tells of changed files; records do not count, since writing one would change what the next one says.
+    """
     from annotated_transformer import __version__
 
     root = Path(__file__).resolve().parent.parent if "__file__" in globals() else Path.cwd()
     if os.environ.get("ANNOTATED_REVISION") or not (root / ".git").exists():
         return os.environ.get("ANNOTATED_REVISION") or __version__
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    git = partial(subprocess.run, cwd=root, capture_output=True, text=True)
     try:
-        git = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        commit = git(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!nbs/results"]).stdout.strip()
     except OSError:  # a checkout on a machine without git
         return __version__
-    return git.stdout.strip() or __version__
+    return (commit + "-dirty" * bool(changed)) or __version__
 
 
 def versions() -> dict[str, str]:

@@ -170,3 +170,25 @@ def test_constraints_are_whole():
     needed = closure((settings()["requirements"] + " " + settings()["dev_requirements"]).split())
     names = {canonicalize_name(d.metadata["Name"]) for d in needed if not re.match(r"nvidia-|triton|cuda-", d.metadata["Name"])}
     assert names <= pinned().keys(), f"constraints.txt lacks {', '.join(sorted(names - pinned().keys()))}"
+
+
+def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
+    checkout = tmp_path / "checkout"
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    subprocess.run(["git", "clone", "-q", "--depth", "1", ROOT.as_uri(), checkout], check=True)
+
+    def told() -> str:
+        environment = {k: v for k, v in os.environ.items() if k != "ANNOTATED_REVISION"}
+        program = "from annotated_transformer.runs import revision; print(revision())"
+        return subprocess.run([sys.executable, "-c", program], cwd=checkout, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+    shutil.copytree(ROOT / "annotated_transformer", checkout / "annotated_transformer", dirs_exist_ok=True)
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "as it is", "--allow-empty"], cwd=checkout, check=True)
+    clean = told()
+    assert re.fullmatch("[0-9a-f]{12}", clean)
+    record = next((checkout / "nbs" / "results").glob("*.json"))
+    record.write_text("{}")
+    assert told() == clean
+    (checkout / "README.md").write_text("changed")
+    assert told() == clean + "-dirty"
