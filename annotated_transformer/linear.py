@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.utils.flop_counter import register_flop_formula
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 # %% ../nbs/00_linear.ipynb #7bdd3d65
 def intel() -> bool:
@@ -51,6 +51,8 @@ def product(x: Float[Tensor, "*rows n"], weight: Float[Tensor, "m n"], bias: Flo
 
 
 if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    flop_registry.pop(torch.ops.mkldnn._linear_pointwise, None)  # where this module is loaded anew
+
     @register_flop_formula(torch.ops.mkldnn._linear_pointwise)
     def product_flops(x_shape, weight_shape, *args, out_shape=None, **kwargs) -> int:
         "So that PyTorch's `FlopCounterMode` counts the operation too."

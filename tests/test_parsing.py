@@ -1,0 +1,511 @@
+"""From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees, the runs of record in small."""
+import itertools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import nltk
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer import cli, grammar, parsing, parsing_runs
+from annotated_transformer.corpora import Corpus, InputError
+from annotated_transformer.parsing import Parser, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
+from annotated_transformer.pcfg import Pcfg, count_rules, right_branching
+from annotated_transformer.runs import Run
+from annotated_transformer.training import TrainingConfig, start_run, train
+from annotated_transformer.trees import Tree, linearise, read_tree, read_trees, restore
+from annotated_transformer.vocabulary import load_vocabulary
+
+SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
+MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4, precision="float32")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_outputs():
+    "Models that have learned nothing write on to the limit: here it is near."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "EXTRA", 12)
+        yield
+
+
+def fails(act, *named):
+    with pytest.raises(InputError) as error:
+        act()
+    assert "\n" not in str(error.value)
+    for name in named:
+        assert str(name) in str(error.value), str(error.value)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    "A corpus of the grammar's trees and a run of a few updates."
+    folder = tmp_path_factory.mktemp("made")
+    corpus = tree_corpus(folder / "data", "grammar-trees", sizes=SIZES)
+    vocabulary = prepare_trees(corpus, 300)
+    assert train(start_run(folder / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
+    return folder
+
+
+def drawn(count, seed=0):
+    return [e.tree for e in itertools.islice(grammar.examples(seed), count)]
+
+
+@pytest.fixture(scope="module")
+def treebanks(tmp_path_factory):
+    "A folder as the runs of record want it, its trees the grammar's."
+    folder, trees = tmp_path_factory.mktemp("treebanks"), iter(drawn(500))
+    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
+        (folder / name).mkdir()
+        for i in range(20):
+            (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n" for tree in itertools.islice(trees, 12)))
+    return folder
+
+
+# --- sources and splits --------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def wsj(tmp_path):
+    for section in range(25):
+        (tmp_path / "wsj" / f"{section:02}").mkdir(parents=True)
+        for article in (1, 2):
+            (tmp_path / "wsj" / f"{section:02}" / f"wsj_{section:02}{article:02}.mrg").write_text(
+                f"( (S (NP-SBJ-1 (CD {section}) (CD {article})) (VP (VBZ counts) (NP (-NONE- *-1)))) )\n\n( (NP (-NONE- *)) )\n")
+    return tmp_path / "wsj"
+
+
+def test_penn_treebank_by_its_usual_sections(tmp_path, wsj):
+    corpus = tree_corpus(tmp_path / "data", "ptb", wsj)
+    wanted = {"train": range(2, 22), "dev": [22], "test": [23]}
+    for split, sections in wanted.items():
+        assert [src for src, _ in corpus.pairs(split)] == [f"{s} {a} counts" for s in sections for a in (1, 2)]
+    assert corpus.splits["train"]["dropped"]["empty"] == 40  # trees of traces alone: left out and counted
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in wsj.rglob("*.mrg"):
+        (flat / path.name).write_bytes(path.read_bytes())
+    assert tree_corpus(tmp_path / "again", "ptb", flat).digest == corpus.digest
+
+
+def test_split_by_file_not_by_sentence(tmp_path, treebanks):
+    corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
+    files = sorted((treebanks / "treebank_craft").iterdir())
+    for split, numbers in (("dev", (8, 18)), ("test", (9, 19))):
+        assert [src.split() for src, _ in corpus.pairs(split)] == [t.words for i in numbers for _, t in read_trees(files[i])]
+    assert corpus.splits["train"]["pairs"] == 16 * 12
+
+
+@pytest.mark.parametrize("lost", [2, 15, 21, 22, 23])
+def test_missing_section(tmp_path, wsj, lost):
+    for path in (wsj / f"{lost:02}").iterdir():
+        path.unlink()
+    fails(lambda: tree_corpus(tmp_path / "data", "ptb", wsj), wsj, f"section {lost:02}", {22: "dev", 23: "test"}.get(lost, "train"))
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_is_no_treebank(tmp_path, wsj, treebanks):
+    (tmp_path / "text").mkdir()
+    for i in range(10):
+        (tmp_path / "text" / f"{i}.tree").write_text("The dog sleeps.\n")
+    make = lambda name, source, **options: lambda: tree_corpus(tmp_path / "data", name, source, **options)
+    fails(make("craft", tmp_path / "text"), "0.tree, line 1", "no treebank")
+    fails(make("craft", tmp_path / "nowhere"), "nowhere")
+    fails(make("craft", None), "--source")
+    fails(make("craft", wsj / "02"), "2 files")
+    fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
+    bad = wsj / "07" / "wsj_0702.mrg"
+    for content, line, what in ((b"( (S (NP (NN a)))\n", 1, "not closed"), (b"( (S (NN a)) )\n()\n", 2, "empty"), (b"(S (NN f(x)))\n", 1, "-LRB-"),
+                                (b"(S (NN a))\n(S (NN \xe4))\n", 2, "UTF-8"), (b"", 0, "empty")):
+        bad.write_bytes(content)
+        fails(make("ptb", wsj), "wsj_0702.mrg", f"line {line}" if line else "", what)
+    assert not (tmp_path / "data").exists() and not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_sample_through_nltk(tmp_path, treebanks, monkeypatch):
+    "Found where NLTK keeps it; a clear word where it is not there and cannot be fetched."
+    kept = tmp_path / "nltk_data" / "corpora" / "treebank"
+    kept.mkdir(parents=True)
+    (kept / "combined").symlink_to(treebanks / "treebank_ptb_sample")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk_data"), str(treebanks)])
+    assert tree_corpus(tmp_path / "data", "ptb-sample").splits["test"]["pairs"] == 24
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "empty")])
+    monkeypatch.setattr(nltk, "download", lambda name, quiet: False)
+    fails(lambda: tree_corpus(tmp_path / "other", "ptb-sample"), "network", "--source")
+
+
+def test_wrong_options(tmp_path, treebanks):
+    (tmp_path / "extra").write_text("(S (NN a)\n")
+    (tmp_path / "none").write_text("(S (NN a))\n(())\n")
+    make = lambda **options: lambda: tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft", **options)
+    for options, named in (({"share": 0}, "share 0"), ({"share": 1.5}, "share 1.5"), ({"extra": tmp_path / "extra", "weight": 0.0}, "weight 0.0"),
+                           ({"extra": tmp_path / "extra", "weight": 1000}, "weight 1000"), ({"extra": tmp_path / "absent"}, "absent"),
+                           ({"extra": tmp_path / "extra"}, "extra, line 1"), ({"extra": tmp_path / "none"}, "none, line 2")):
+        fails(make(**options), named)
+    assert not (tmp_path / "data").exists()
+    make()()
+    fails(make(share=0.5), "other files or options")
+
+
+# --- text, weights, vocabulary ---------------------------------------------------------------------------------------------------------
+
+def test_weight_is_what_one_tree_counts_beside_another(tmp_path, treebanks):
+    (tmp_path / "extra").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n\n(S (VP (VB Go)))\n")
+    for weight, gold, extra in ((1, 1, 1), (0.25, 4, 1), (2.5, 2, 5), (0.3, 10, 3)):
+        corpus = tree_corpus(tmp_path / f"w{weight}", "craft", treebanks / "treebank_craft", extra=tmp_path / "extra", weight=weight)
+        lines = [src for src, _ in corpus.pairs("train")]
+        assert (lines.count("It works"), lines.count("Go"), len(lines)) == (extra, extra, 192 * gold + 2 * extra)
+
+
+def test_shares_are_nested_and_keep_doubles_together(tmp_path, treebanks):
+    shares = [set(tree_corpus(tmp_path / f"{s}", "craft", treebanks / "treebank_craft", share=s).pairs("train")) for s in (0.1, 0.4, 1.0)]
+    assert shares[0] < shares[1] < shares[2] and len(shares[0]) == 19
+
+
+def test_odd_words_stay_one_word():
+    "Treebanks have words with spaces of Unicode's in them; the source has as many words as the tree."
+    tree = read_tree("(S (NP (NN a\u200ab) (NN c\u00a0d) (NN \u2003)) (VP (VB e)))")
+    assert len(source_line(tree.words).split()) == len(tree.words) == 4
+    assert source_line(tree.words).split()[0] == "ab"
+
+
+def test_brackets_are_single_symbols(tmp_path, made):
+    corpus, vocabulary = Corpus.open(made / "data"), load_vocabulary(made / "data")
+    for _, target in corpus.pairs("train"):
+        assert len(vocabulary.encode(target)) == len(target.split()) and vocabulary.decode(vocabulary.encode(target)) == target
+    assert len(vocabulary.encode("(NAC )NAC (UCP )UCP")) == 4  # labels of the Penn Treebank that this text does not have
+
+
+def test_prepared_twice_is_prepared_once(made):
+    before = {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()}
+    prepare_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
+    assert before == {path: path.stat().st_mtime_ns for path in (made / "data").iterdir() if path.name != "encoded.json"} | {
+        path: before[path] for path in before if path.name == "encoded.json"}
+
+
+WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sleep", "cats'", "U.S.", "3.5", "1,000", "well-known", "Mr.", "they'll"]),
+                 min_size=1, max_size=8)
+
+
+@settings(max_examples=80, deadline=None)
+@given(WORDS, st.sampled_from([".", "!", "?", "...", ""]), st.sampled_from([", ", "; ", " -- ", ": ", " "]))
+def test_words_are_cut_as_nltk_cuts_them(words, end, join):
+    line = words[0] + join + " ".join(words[1:]) + end
+    if line.strip(" ,;:-"):
+        assert tokenise(line) == [parsing.escape(w) for w in nltk.TreebankWordTokenizer().tokenize(line)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=40))
+def test_any_line_is_cut_into_words_without_brackets(line):
+    words = tokenise(line)
+    assert not any(set(word) & set("(){} \t\n") for word in words) and all(words)
+    if words:
+        tree, _ = restore(["XX"] * len(words), words)
+        assert read_tree(str(tree)) == tree
+
+
+# --- parsers -------------------------------------------------------------------------------------------------------------------------
+
+def test_a_tree_for_every_sentence(made):
+    "Even from a model that has learned nothing: over the sentence's words, well-formed, alone as in a batch."
+    parser = load_parser(made / "run")
+    sentences = [read_tree(tree).words for tree in drawn(12, seed=5)] + [["word"], ["\u4e2d"], ["-LRB-", "x", "-RRB-"]]
+    parses = parser.parse_words(sentences, beam_size=3)
+    for words, parse in zip(sentences, parses):
+        assert parse.tree.words == words and read_tree(str(parse.tree)) == parse.tree
+        assert parser.parse_words([words], beam_size=3)[0].tree == parse.tree
+    first, found, last = parser.parse_words([[], sentences[0], []], beam_size=3)
+    assert first is last is None and found.tree == parses[0].tree
+
+
+def test_scores_count_every_sentence(made):
+    parsed = parse_corpus(load_parser(made / "run"), Corpus.open(made / "data"), "test", beam_size=1)
+    metrics = parsed.metrics("test")
+    assert metrics["sentences/test"] == 30 and metrics["not_counted/test"] == 0 and 0 <= metrics["mended/test"] <= 100
+    assert [p.tree.tags for p in parsed.parses] == [tree.tags for tree in parsed.gold]
+    assert metrics["mended/test"] == 100 * sum(p.mended for p in parsed.parses) / 30
+
+
+class Oracle(Parser):
+    "A parser that knows the right sequences, but for those it is told to cut."
+
+    def __init__(self, trees, cut=()):
+        self.answers = {source_line(tree.words): linearise(tree)[: -5 if i in cut else None] for i, tree in enumerate(trees)}
+        self.vocabulary, self.translator = self, self
+
+    def search(self, lines, *_, **options):
+        assert options["extra"] == parsing.EXTRA
+        return [[type("Found", (), {"ids": self.answers[line], "score": 0.0})] for line in lines]
+
+    def decode(self, ids):
+        return " ".join(ids)
+
+
+def test_a_perfect_parser_has_100(made):
+    gold = parsing.gold_trees(Corpus.open(made / "data"), "test")
+    whole = parsing.parse_trees(Oracle(gold), gold).metrics("test")
+    assert [whole[f"{name}/test"] for name in ("f1", "precision", "recall", "complete", "mended")] == [100, 100, 100, 100, 0]
+    cut = parsing.parse_trees(Oracle(gold, cut={0, 7, 9}), gold)
+    assert cut.metrics("test")["mended/test"] == 10 and cut.scores.count(0) == 30
+
+
+def test_a_translator_is_no_parser():
+    fails(lambda: load_parser("grammar"), "into de", "corpus of trees")
+    fails(lambda: load_parser("no/such/run"), "no such run")
+
+
+def test_gold_trees_are_asked_of_a_corpus_that_has_none(made):
+    fails(lambda: parse_corpus(load_parser(made / "run"), Corpus.open(made / "data"), "train"), "gold")
+
+
+def test_going_on_from_another_run(made, tmp_path, treebanks):
+    corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
+    prepare_trees(corpus, 250)
+    before = Run.open(made / "run")
+    fails(lambda: parsing.continue_on(tmp_path / "run", corpus.folder, before, 4), "another vocabulary")
+    prepare_trees(corpus, load_vocabulary(made / "run"))
+    run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
+        run.discard(path)
+    run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
+    assert run.load_checkpoint()[1]["progress"]["step"] == 8
+    assert train(run) and run.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
+
+
+# --- without a network ---------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", ".", ","]), min_size=1, max_size=30))
+def test_right_branching_is_a_tree_over_the_words(words):
+    tree = right_branching(words)
+    assert tree.words == words and read_tree(str(tree)) == tree
+    assert all(b.end >= len(words) - 1 for b in tree.brackets)
+
+
+def test_counted_grammar_finds_the_likeliest_tree():
+    "All trees over a short sentence of a tiny ambiguous grammar, by brute force."
+    some = [read_tree(t) for t in ("(S (S (A a)) (S (S (A a)) (S (A b))))", "(S (S (S (A b)) (S (A a))) (S (A b)))", "(S (X (A a)) (S (A b)))",
+                                   "(S (X (X (A a)) (A a)) (S (A a)))")]
+    counted, (rules, words, roots) = Pcfg(some, order=None), count_rules(some)
+    parents = {p: sum(n for (q, _), n in rules.items() if q == p) for p, _ in rules}
+    tags = sum(words.values())
+
+    def all_trees(symbol, sentence):
+        if symbol == "A":
+            yield from [(f"(A {sentence[0]})", words["A", sentence[0]] / tags)] if len(sentence) == 1 else []
+            return
+        for (parent, children), n in rules.items():
+            if parent == symbol and len(children) == 1:
+                yield from ((f"({symbol} {t})", p * n / parents[symbol]) for t, p in all_trees(children[0], sentence))
+            elif parent == symbol:
+                for k in range(1, len(sentence)):
+                    for (t, p), (u, q) in itertools.product(list(all_trees(children[0], sentence[:k])), list(all_trees(children[1], sentence[k:]))):
+                        yield f"({symbol} {t} {u})", p * q * n / parents[symbol]
+
+    for sentence in itertools.product("ab", repeat=4):
+        best = max(all_trees("S", sentence), key=lambda pair: pair[1])
+        tree, log = counted.parse(sentence)
+        assert abs(log - __import__("math").log(best[1])) < 1e-9
+        assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))
+
+
+# --- the runs of record, in small ------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module", autouse=True)
+def small_models():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing_runs, "EXPERIMENTS", {name: replace(e, model=MODEL) for name, e in parsing_runs.EXPERIMENTS.items()})
+        yield
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, treebanks):
+    folder = tmp_path_factory.mktemp("runs")
+    assert parsing_runs.runs(("all",), treebanks, folder / "runs", folder / "results", None, 0.002)
+    return folder
+
+
+def test_every_run_leaves_a_record(measured):
+    found = {path.stem: json.loads(path.read_text()) for path in (measured / "results").iterdir()}
+    assert set(found) == {f"parsing_{name}" for name in parsing_runs.ON_TWO_CORES}
+    for name, record in found.items():
+        assert record["task"] == "parsing" and record["trained_on"] and record["tested_on"] and record["training_trees"] > 0, name
+        assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
+        assert record["scale"] == 0.002
+    long = found["parsing_grammar"]["metrics"]
+    assert {"f1/test", "f1/test_long", "mended/test", "f1_12/test", "not_counted/test", "seen/test", "f1/dev/beam_21"} <= set(long)
+    chosen = found["parsing_craft"]["chosen"]
+    assert len(chosen["candidates"]) == 3 and chosen["best"] in chosen["candidates"] and found["parsing_ptb_sample"]["chosen"] == chosen
+    assert found["parsing_craft"]["config"]["model"]["attention_dropout"] == chosen["best"]["dropout"]
+    sizes = [found[f"parsing_craft{part}"]["training_trees"] for part in ("_tenth", "_third", "")]
+    assert sizes == sorted(sizes) and sizes[0] < sizes[2]
+    assert found["parsing_craft_semi"]["training_trees"] > 4 * sizes[0]
+    steps = found["parsing_craft"]["metrics"]["steps"]
+    assert found["parsing_ptb_sample_after_craft"]["metrics"]["steps"] > steps
+
+
+def test_again_nothing_is_done(measured, treebanks):
+    before = {path: path.stat().st_mtime_ns for path in measured.rglob("*") if path.suffix in (".json", ".safetensors", ".trees")}
+    assert parsing_runs.runs(("all",), treebanks, measured / "runs", measured / "results", None, 0.002)
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_records_beside_the_papers_table(measured, monkeypatch):
+    assert parsing_runs.records(measured / "results") == {}  # made in small: no results
+    found = {name.removeprefix("parsing_"): json.loads((measured / "results" / f"{name}.json").read_text())
+             for name in ("parsing_grammar", "parsing_craft", "parsing_baselines_craft")}
+    table = parsing_runs.table_4(found)
+    assert len(table) == 12 + 2 + 1 + 2 and table["tested on"].notna().all() and list(table.source[:12]) == ["the paper"] * 12
+    assert list(table.F1[[4, 9]]) == [91.3, 92.7]
+
+
+def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, capsys, monkeypatch):
+    "Stopped after every update, or before anything was begun, and cut while sentences are parsed."
+    asked = itertools.count()
+
+    def minutes(self):
+        if next(asked) % 4 == 3:
+            raise parsing_runs.Stopped
+        return 1e-6
+
+    monkeypatch.setattr(parsing_runs.Sitting, "minutes", minutes)
+    calls = 0
+    while not parsing_runs.runs(("craft_semi",), treebanks, tmp_path / "runs", tmp_path / "results", None, 0.002):
+        assert "The same command goes on" in capsys.readouterr().err
+        calls += 1
+        assert calls < 200
+        part = tmp_path / "runs" / "craft_semi" / "parsed.part"
+        if part.exists():
+            part.write_bytes(part.read_bytes()[:-7])  # cut in the middle of a line
+    assert calls > 10
+    trees = list(read_trees(tmp_path / "runs" / "craft_semi" / "parsed.trees"))
+    assert len({line for line, _ in trees}) == len(trees) >= 20 and (tmp_path / "results" / "parsing_craft_semi.json").exists()
+
+
+def test_what_is_wrong_with_a_run(tmp_path, treebanks, capsys):
+    for arguments, named in ((["crfat"], "crfat"), (["craft"], "--data"), (["craft", "--data", str(tmp_path)], "treebank_craft"),
+                             (["grammar", "--scale", "2"], "--scale 2"), (["grammar", "--minutes", "-1"], "--minutes")):
+        with pytest.raises(SystemExit) as end:
+            parsing_runs.main([*arguments, "--folder", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+        said = capsys.readouterr().err.strip()
+        assert end.value.code == 2 and said.startswith("parsing_runs: ") and named in said and "\n" not in said
+    assert not (tmp_path / "out").exists()
+
+
+# --- the command line --------------------------------------------------------------------------------------------------------------------
+
+def refuses(arguments, capsys, *named):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(a) for a in arguments])
+    told = capsys.readouterr().err
+    assert end.value.code == 2 and "Traceback" not in told
+    for name in named:
+        assert str(name) in told.strip().split("\n")[-1], told
+
+
+@pytest.fixture
+def lines_of(made, tmp_path, capsysbinary):
+    "Parse the lines of a text; gives what is written, line by line, and what is told."
+    def parse(text, *options):
+        (tmp_path / "text").write_bytes(text if isinstance(text, bytes) else text.encode())
+        capsysbinary.readouterr()
+        try:
+            cli.main(["parse", str(made / "run"), str(tmp_path / "text"), "--beam-size", "2", *options])
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        out, told = (stream.decode() for stream in capsysbinary.readouterr())
+        return out.split("\n"), told, code
+    return parse
+
+
+def test_parse_keeps_line_n_at_line_n(lines_of):
+    out, told, code = lines_of("The dog sleeps.\n\nA child (or two) doesn't wait.\n \nEvery cow is old.")
+    assert code == 0 and not told and len(out) == 6 and out[1] == out[3] == out[5] == ""
+    assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
+    assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
+    assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
+
+
+def test_parse_takes_words_that_are_cut_already(lines_of):
+    out, _, _ = lines_of("don't f(x) :-) ( . . .\n", "--tokenized")
+    assert read_tree(out[0]).words == ["don't", "f-LRB-x-RRB-", ":--RRB-", "-LRB-", ".", ".", "."]
+
+
+def test_a_sentence_longer_than_any_in_training(made, lines_of):
+    "A warning with its line, and a tree all the same; an error with --strict, after the lines before it."
+    longest = json.loads((made / "run" / "config.json").read_text())["data"]["longest"]["src"]
+    text = f"The dog sleeps.\n{'dog ' * longest}\nThe dog sleeps.\n"
+    out, told, code = lines_of(text)
+    assert code == 0 and told.count("warning") == 1 and "line 2" in told and str(longest) in told
+    assert len(out) == 4 and len(read_tree(out[1]).words) == longest
+    cut, told, code = lines_of(text, "--strict")
+    assert code == 2 and cut == [out[0], ""] and told.count("\n") == 1 and "text, line 2" in told
+
+
+def test_a_sentence_beyond_the_models_limit(lines_of):
+    out, told, code = lines_of("The dog sleeps.\n\n" + "dog " * 1500 + "\nThe dog sleeps.\n", "--beam-size", "1")
+    assert code == 0 and "line 3" in told and "1,024" in told and told.count("warning") == 1
+    assert len(read_tree(out[2]).words) == 1500 and out[3] == out[0]
+
+
+def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
+    out, told, code = lines_of(b"The dog sleeps.\n\nStra\xdfe\nThe dog sleeps.\n")
+    assert code == 2 and len(out) == 3 and "text, line 3" in told and "UTF-8" in told and told.count("\n") == 1
+
+
+def test_parse_from_a_pipe(made):
+    done = subprocess.run([sys.executable, "-m", "annotated_transformer.cli", "parse", made / "run", "--beam-size", "1"],
+                          input="The dog sleeps.\n\n".encode(), capture_output=True)
+    assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
+
+
+def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
+    (tmp_path / "machine").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n")
+    data, run = str(tmp_path / "data"), str(tmp_path / "run")
+    prepare = ["prepare", data, "--corpus", "craft", "--source", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
+               str(tmp_path / "machine"), "--extra-weight", "0.5"]
+    cli.main(prepare)
+    assert Corpus.open(data).splits["train"]["pairs"] == 2 * 192 + 1
+    cli.main([*prepare])  # again: nothing is done anew
+    shape = "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 --steps 6 --save-every 3 --batch-tokens 1000".split()
+    cli.main(["train", run, "--data", data, "--config", "parser-small", *shape])
+    assert Run.open(run).config["training"]["rate"] == parsing.PRESETS["parser-small"][1].rate
+    capsysbinary.readouterr()
+    cli.main(["parse", run, "--split", "test", "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
+    out, told = (stream.decode() for stream in capsysbinary.readouterr())
+    gold = parsing.gold_trees(Corpus.open(data), "test")
+    assert [read_tree(line).words for line in out.splitlines()] == [tree.words for tree in gold]
+    record = json.loads((tmp_path / "kept.json").read_text())
+    assert record["task"] == "parsing" and f"{record['metrics']['f1/test']:.2f}" in told and "24 sentences" in told
+
+
+def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
+    for path in (wsj / "22").iterdir():
+        path.unlink()
+    for arguments, named in (
+        (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
+        (["prepare", tmp_path / "d", "--corpus", "ptb"], ["--source"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra", tmp_path / "no"], ["no"]),
+        (["prepare", tmp_path / "d", "--corpus", "grammar", "--extra", tmp_path / "no"], ["--extra", "ptb"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["vocab_size 20"]),
+        (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
+        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["beam_size"]),
+        (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),
+        (["parse", made / "run", "--record", tmp_path / "r.json"], ["--split"]),
+        (["parse", made / "run", "file", "--split", "test"], ["--split", "file"]),
+        (["evaluate", made / "run"], ["annotated-transformer parse"])):
+        refuses(arguments, capsys, *named)
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_help_of_parse(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["parse", "--help"])
+    assert end.value.code == 0 and "  annotated-transformer parse " in capsys.readouterr().out
