@@ -295,7 +295,8 @@ def test_translate_with_head(made, tmp_path):
 def test_interrupted_translation(made):
     "Ctrl-C: what is ready has been written, and no traceback is."
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "translate", str(made / "run"), "--beam-size", "1"],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # ignored where the tests run in the background
     process.stdin.write(b"The dog sleeps.\n")
     process.stdin.flush()
     assert process.stdout.readline().endswith(b"\n")
