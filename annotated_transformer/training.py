@@ -149,7 +149,11 @@ def process_group() -> Iterator[None]:
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(training_device())
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    store, number, count = next(dist.rendezvous("env://"))
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, torchrun's processes would find the addresses of the dead in its store
+        store = dist.PrefixStore(f"attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=store, rank=number, world_size=count)
     try:
         yield
     finally:
