@@ -111,6 +111,7 @@ def prepare(
     max_words: int = 250,
     max_ratio: float = 9.0,
     strict: bool = False,
+    tags: bool = False,
     extra: Path | None = None,
     extra_weight: float = 1.0,
     overwrite: bool = False,
@@ -140,12 +141,14 @@ def prepare(
         max_words: a longer training line is left out
         max_ratio: so is one whose side is so many times longer than the other
         strict: odd training lines are errors instead of being left out and counted
+        tags: in a treebank's sequences, each word's tag instead of XX
         extra: a file of trees that a machine parsed, to be mixed into a treebank's training text
         extra_weight: what one of those counts beside one of the treebank's
         overwrite: replace a corpus that the folder holds, or begin anew
     """
     if corpus in TREEBANKS:
-        return prepare_treebank(folder, vocab_size, corpus, source, extra=extra, weight=extra_weight, strict=strict, overwrite=overwrite)
+        return prepare_treebank(folder, vocab_size, corpus, source, tags=tags, extra=extra, weight=extra_weight, strict=strict,
+                                overwrite=overwrite)
     if extra is not None:
         raise InputError(f"--extra {extra}: parsed trees are mixed into a treebank: choose --corpus {', '.join(TREEBANKS)}")
     fixed = {"grammar": ("en", "de"), "wmt14": ("en", tgt)}.get(corpus, (src, tgt))

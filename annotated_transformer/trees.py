@@ -258,21 +258,22 @@ def draw_tree(tree: Tree, other: Tree | None = None, name: str | None = None, ti
 WORD = "XX"
 
 
-def linearise(tree: Tree) -> list[str]:
-    """The symbols that a parser is to write for `tree`: "(NP" and ")NP" for each phrase, "XX" for each word with its tag.
+def linearise(tree: Tree, tags: bool = False) -> list[str]:
+    """The symbols that a parser is to write for `tree`: "(NP" and ")NP" for each phrase, for each word "XX" or, with `tags`, its tag.
 
     Raises ValueError for a tree that is a tag alone: such a one has no bracket (`clean` puts TOP around it).
     """
     out, labels = [], []
     for token, after in zip(tree.walk, (*tree.walk[1:], ")")):
         if is_open(token):
-            labels.append(token[1:] if is_open(after) else None)
+            tag = token[1:]
+            labels.append(tag if is_open(after) else None)
             out += [token] * is_open(after)
         elif token != ")":
-            out.append(WORD)
+            out.append(tag if tags else WORD)
         elif (label := labels.pop()) is not None:
             out.append(")" + label)
-    if out == [WORD]:
+    if not is_open(out[0]):
         raise ValueError(f"{tree} has no phrase: clean it first")
     return out
 
@@ -290,11 +291,13 @@ def guessed_tags(words: Sequence[str]) -> list[str]:
 def restore(symbols: Sequence[str], words: Sequence[str], tags: Sequence[str] | None = None) -> tuple[Tree, bool]:
     """The tree over `words` that `symbols` describe, and whether it had to be mended (by the rule above).
 
-    The words get `tags`, or `guessed_tags`. Raises ValueError for a sentence without words, or another number of tags.
+    The words get `tags`; without, those that are in `symbols`, and `guessed_tags` for the rest. Raises ValueError for a sentence
+    without words, or another number of tags.
     """
     if not words:
         raise ValueError("a tree has at least one word")
     coming = iter(list(zip(guessed_tags(words) if tags is None else tags, words, strict=True)))
+    shape = [symbol if re.fullmatch(r"[()][^()]*", symbol) else WORD for symbol in symbols]
     walk, labels = [], []  # `labels`: of the open phrases; the first is the root's
 
     def open_(symbol: str):
@@ -308,13 +311,15 @@ def restore(symbols: Sequence[str], words: Sequence[str], tags: Sequence[str] | 
         else:
             walk.append(")")
 
-    for symbol in symbols:
-        if symbol == WORD and (leaf := next(coming, None)):
-            open_("(S") if not labels else None
-            walk += ["(" + leaf[0], leaf[1], ")"]
+    for symbol, kind in zip(symbols, shape):
+        if kind == WORD:
+            if leaf := next(coming, None):
+                open_("(S") if not labels else None
+                own = tags is None and symbol != WORD and not re.search("[()]", symbol)
+                walk += ["(" + (symbol if own else leaf[0]), leaf[1], ")"]
         elif is_open(symbol):
             open_(symbol)
-        elif symbol.startswith(")") and symbol[1:] in labels:
+        elif symbol[1:] in labels:
             while len(labels) > 1 and labels[-1] != symbol[1:]:
                 close()
             if len(labels) > 1:
@@ -326,7 +331,7 @@ def restore(symbols: Sequence[str], words: Sequence[str], tags: Sequence[str] | 
         walk += ["(" + tag, word, ")"]
     close()
     tree = Tree(tuple(walk))
-    return tree, linearise(tree) != list(symbols)
+    return tree, linearise(tree) != shape
 
 # %% ../nbs/18_trees.ipynb #25b3256c
 @dataclass(frozen=True)

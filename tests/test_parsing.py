@@ -180,6 +180,18 @@ def test_brackets_are_single_symbols(tmp_path, made):
     assert len(vocabulary.encode("(NAC )NAC (UCP )UCP")) == 4  # labels of the Penn Treebank that this text does not have
 
 
+def test_sequences_with_tags(tmp_path, treebanks):
+    "Each word's tag is a symbol; a parser that writes them gives them to its words, and XX has a symbol in the same vocabulary."
+    make = lambda name, **options: tree_corpus(tmp_path / name, "craft", treebanks / "treebank_craft", **options)
+    plain, tagged = make("plain"), make("tagged", tags=True)
+    fails(lambda: make("plain", tags=True), "other files or options")
+    for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"), parsing.gold_trees(tagged, "test"), strict=True):
+        assert source == same and len(target.split()) == len(symbols.split()) and restore(symbols.split(), tree.words) == (tree, False)
+    vocabulary = prepare_trees(tagged, 300)
+    for text in [symbols for _, symbols in tagged.pairs("train")] + ["(S XX WRB , )S"]:
+        assert len(vocabulary.encode(text)) == len(text.split()) and vocabulary.decode(vocabulary.encode(text)) == text
+
+
 def test_prepared_twice_is_prepared_once(made):
     before = {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()}
     prepare_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
@@ -337,13 +349,18 @@ def test_every_run_leaves_a_record(measured):
         assert record["task"] == "parsing" and record["trained_on"] and record["tested_on"] and record["training_trees"] > 0, name
         assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
         assert record["scale"] == 0.002
-    long = found["parsing_grammar"]["metrics"]
-    assert {"f1/test", "f1/test_long", "mended/test", "f1_12/test", "not_counted/test", "seen/test", "f1/dev/beam_21"} <= set(long)
+    for name in ("parsing_grammar_tags", "parsing_grammar_xx"):
+        assert {"f1/test", "f1/test_long", "mended/test", "f1_12/test", "not_counted/test", "seen/test"} <= set(found[name]["metrics"])
+        assert set(found[name]["search"]["f1_dev"]) == {"1", "4", "10", "21"}
+    assert found["parsing_craft"]["search"] == found["parsing_craft_tenth"]["search"]
     chosen = found["parsing_craft"]["chosen"]
     assert len(chosen["candidates"]) == 3 and chosen["best"] in chosen["candidates"] and found["parsing_ptb_sample"]["chosen"] == chosen
     assert found["parsing_craft"]["config"]["model"]["attention_dropout"] == chosen["best"]["dropout"]
     sizes = [found[f"parsing_craft{part}"]["training_trees"] for part in ("_tenth", "_third", "")]
     assert sizes == sorted(sizes) and sizes[0] < sizes[2]
+    vocabularies = {name: found[f"parsing_{name}"]["data"]["vocabulary"] for name in parsing_runs.EXPERIMENTS if f"parsing_{name}" in found}
+    assert vocabularies["grammar_tags"] == vocabularies["grammar_xx"] and vocabularies["craft"] == vocabularies["craft_tenth_xx"]
+    assert vocabularies["craft"] == vocabularies["ptb_sample_after_craft"] != vocabularies["ptb_sample"]
     assert found["parsing_craft_semi"]["training_trees"] > 4 * sizes[0]
     steps = found["parsing_craft"]["metrics"]["steps"]
     assert found["parsing_ptb_sample_after_craft"]["metrics"]["steps"] > steps
@@ -358,7 +375,7 @@ def test_again_nothing_is_done(measured, treebanks):
 def test_records_beside_the_papers_table(measured, monkeypatch):
     assert parsing_runs.records(measured / "results") == {}  # made in small: no results
     found = {name.removeprefix("parsing_"): json.loads((measured / "results" / f"{name}.json").read_text())
-             for name in ("parsing_grammar", "parsing_craft", "parsing_baselines_craft")}
+             for name in ("parsing_grammar_tags", "parsing_craft", "parsing_baselines_craft")}
     table = parsing_runs.table_4(found)
     assert len(table) == 12 + 2 + 1 + 2 and table["tested on"].notna().all() and list(table.source[:12]) == ["the paper"] * 12
     assert list(table.F1[[4, 9]]) == [91.3, 92.7]
@@ -389,7 +406,7 @@ def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, capsys, monkeypatch):
 
 def test_what_is_wrong_with_a_run(tmp_path, treebanks, capsys):
     for arguments, named in ((["crfat"], "crfat"), (["craft"], "--data"), (["craft", "--data", str(tmp_path)], "treebank_craft"),
-                             (["grammar", "--scale", "2"], "--scale 2"), (["grammar", "--minutes", "-1"], "--minutes")):
+                             (["grammar_xx", "--scale", "2"], "--scale 2"), (["grammar_xx", "--minutes", "-1"], "--minutes")):
         with pytest.raises(SystemExit) as end:
             parsing_runs.main([*arguments, "--folder", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
         said = capsys.readouterr().err.strip()

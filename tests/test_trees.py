@@ -135,10 +135,11 @@ def test_traces_alone_leave_nothing(parts):
 def test_sequence_and_back(tree):
     symbols = linearise(tree)
     assert restore(symbols, tree.words, tree.tags) == (tree, False)
+    assert [s for s in linearise(tree, tags=True) if s not in symbols] == [tag for tag in tree.tags if tag not in symbols]
     assert len(symbols) == len(tree.words) + 2 * len(tree.brackets)
 
 
-symbol = st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", ")", "(", "dog", "\u2047", "NP"])
+symbol = st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", ")", "(", "NN", "\u2047", "NP", "NN(NP", "(NP)", ")NP(VP"])
 
 
 @drawn
@@ -147,8 +148,8 @@ def test_any_symbols_become_a_tree(symbols, n):
     words = [f"w{i}" for i in range(n)]
     tree, mended = restore(symbols, words)
     assert tree.words == words and read_tree(str(tree)) == tree
-    assert mended == (linearise(tree) != symbols)
-    assert restore(linearise(tree), words) == (tree, False)  # what was mended needs no mending
+    assert mended == (linearise(tree) != [s if s[0] in "()" and not set(s[1:]) & set("()") else "XX" for s in symbols])
+    assert restore(linearise(tree, tags=True), words) == (tree, False)  # what was mended needs no mending
 
 
 @drawn
