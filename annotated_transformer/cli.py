@@ -6,8 +6,9 @@
 __all__ = ['SIZES', 'TREEBANKS', 'PRESETS', 'CHUNK', 'BATCH', 'LONGEST', 'COMMANDS', 'USAGE', 'say', 'learn_and_encode',
            'prepare_treebank', 'prepare', 'train_command', 'differences', 'arriving_lines', 'decoded', 'refused',
            'output', 'count_lines', 'translate', 'translated', 'evaluate', 'summary', 'score_table', 'known_language',
-           'evaluate_file', 'add_scores', 'evaluate_run', 'recordable', 'keep_scores', 'parse_lines', 'parsed_lines',
-           'parse_split', 'export', 'demo', 'show_translations', 'parse', 'is_rule', 'main']
+           'name_and_ending', 'evaluate_file', 'add_scores', 'evaluate_run', 'files_set', 'split_set', 'recordable',
+           'keep_scores', 'parse_lines', 'parsed_lines', 'parse_split', 'export', 'demo', 'show_translations', 'parse',
+           'is_rule', 'main']
 
 # %% ../nbs/21_command_line.ipynb #120fda0c
 import codecs
@@ -419,7 +420,7 @@ def evaluate(
         beam_size: hypotheses kept at each step
         alpha: exponent of the length penalty
         json: write JSON instead of a table
-        record: write a result record to this file
+        record: write a result record to this file; of a run, its own with the scores added
     """
     translation.check_search(beam_size, alpha)
     if (run is None) == (translations is None):
@@ -467,13 +468,18 @@ def known_language(given: str | None, otherwise: str | None) -> str | None:
     return given or otherwise
 
 # %% ../nbs/21_command_line.ipynb #7091b7d8
+def name_and_ending(file: Path) -> tuple[str, str | None]:
+    "What a file of references is of: newstest2014 and de for newstest2014.de, or .de.gz."
+    return re.fullmatch(r"(.+?)(?:\.(\w+))?(?:\.gz)?", file.name).groups()
+
+
 def evaluate_file(translations: Path, references: Path | None, language: str | None, record: Path | None) -> dict:
     "The `summary` of a file of translations, and its record where one is asked for."
     if references is None:
         raise InputError("--references: name the file that --translations are to be held against")
     begun = time.monotonic()
     made, wanted = map(list, zip(*((a, b) for _, a, b in corpora.two_files(translations, references))))
-    name, ending = re.fullmatch(r"(.+?)(?:\.(\w+))?(?:\.gz)?", references.name).groups()
+    name, ending = name_and_ending(references)
     language = known_language(language, ending)
     scores = score(made, wanted, language, progress=True)
     found = summary(name, len(made), scores, {kind: s.value for kind, s in scores.items()})
@@ -506,45 +512,51 @@ def evaluate_run(
         raise InputError("--src and --references: give both, or neither")
     if src is not None and (data is not None or split is not None):
         raise InputError("--src: leave out --data and --split, which choose a prepared corpus")
-    if src is not None and record is not None:
-        raise InputError("--record: a record is of a split of a prepared corpus; leave out --src and --references")
     translator = translation.load(run)
     if translator.run.config["data"].get("tgt") == TREES:
         raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split test`")
     language = known_language(language, translator.run.config["data"].get("tgt"))
-    if src is not None:
-        pairs = ((a, b) for _, a, b in corpora.two_files(src, references))
-        result = translation.evaluate(translator, *map(list, zip(*pairs)), **search, progress=True, language=language)
-        return summary(src.name, result.sentences, result.scores, result.metrics) | {"search": search}
-    corpus = Corpus.open(data or translator.run.config["data"]["folder"])
+    name, pairs, facts, kept = files_set(translator.run, src, references) if src else split_set(translator.run, data, split)
+    if record is not None and not (kept and (translator.run.folder / "record.json").exists()):
+        raise InputError(f"--record {record}: {run} has no finished training, or this is not the text that it names")
+    result = translation.evaluate(translator, *map(list, zip(*pairs)), **search, progress=True, language=language)
+    if kept and (src is None or record is not None):
+        scored = keep_scores(translator.run, name, result, facts=facts, **search)
+        if record is not None:
+            record.parent.mkdir(parents=True, exist_ok=True)
+            write_json(record, scored | {"name": record.stem})
+    return summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
+
+# %% ../nbs/21_command_line.ipynb #d5fc4cd2
+def files_set(run: Run, src: Path, references: Path) -> tuple[str, list[tuple[str, str]], dict | None, bool]:
+    "Two files as a set to score: its name (that of the references), its pairs, what a record tells of it, and whether one may."
+    pairs = [(a, b) for _, a, b in corpora.two_files(src, references)]
+    name, _ = name_and_ending(references)
+    facts = {"pairs": len(pairs), "sha256": {side: file_digest(path) for side, path in (("src", src), ("tgt", references))}}
+    return name, pairs, facts, name not in run.config["data"]["splits"]
+
+
+def split_set(run: Run, data: Path | None, split: str | None) -> tuple[str, list[tuple[str, str]], dict | None, bool]:
+    "The same of a split of a corpus (the run's, where not given); a record may tell of it where it is text that the run's config names."
+    corpus = Corpus.open(data or run.config["data"]["folder"])
     split = split or next(iter(corpus.tests), "dev")
     if split not in corpus.splits:
         raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
-    if record is not None and not recordable(translator.run, corpus, split):
-        raise InputError(f"--record {record}: {run} has no finished training, or this is not the text that it names")
-    result = translation.evaluate(translator, *map(list, zip(*corpus.pairs(split))), **search, progress=True, language=language)
-    kept = keep_scores(translator.run, corpus, split, result, **search)
-    if record is not None:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_json(record, kept | {"name": record.stem})
-    return summary(corpus.set_name(split), result.sentences, result.scores, result.metrics) | {"search": search}
+    return corpus.set_name(split), list(corpus.pairs(split)), None, recordable(run, corpus, split)
 
-# %% ../nbs/21_command_line.ipynb #d5fc4cd2
+
 def recordable(run: Run, corpus: Corpus, split: str) -> bool:
     "Whether the run has a record, and a split of `corpus` is text that the record names."
     own = run.config["data"]["splits"].get(split, {}).get("sha256") == corpus.splits[split]["sha256"]
     return own and (run.folder / "record.json").exists()
 
 
-def keep_scores(
-    run: Run, corpus: Corpus, split: str, result: translation.Evaluation, beam_size: int, alpha: float
-) -> dict | None:
-    "Add the scores to the run's record. None, and nothing kept, where the run has no record yet, or is scored on text that is not its own."
-    if not recordable(run, corpus, split):
-        return None
-    name = corpus.set_name(split)
+def keep_scores(run: Run, name: str, result: translation.Evaluation, beam_size: int, alpha: float, facts: dict | None = None) -> dict:
+    "The run's record with the scores of a set added to it, there too where it can be written; `facts` are of a set from outside the run's corpus."
     record = add_scores(run.record(), summary(name, result.sentences, result.scores, result.metrics))
     record.setdefault("search", {})[name] = {"beam_size": beam_size, "alpha": alpha}
+    if facts:
+        record["data"].setdefault("scored", {})[name] = facts
     if os.access(run.folder, os.W_OK) and "pretrained" not in run.folder.parts:
         run.write_record(record)
     return record
@@ -704,7 +716,8 @@ def show_translations(translator: translation.Translator, corpus: Corpus) -> Non
     ):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = translation.evaluate(translator, sources, references, progress=True)
-        keep_scores(translator.run, corpus, split, result, 4, 0.6)
+        if recordable(translator.run, corpus, split):
+            keep_scores(translator.run, split, result, 4, 0.6)
         print(f"BLEU {result.sacrebleu:5.1f} on {result.sentences:,} {what}")
         if split == "test":
             samples = list(zip(sources, references, result.translations))[:5]

@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from annotated_transformer import cli, grammar
-from annotated_transformer.runs import Run
+from annotated_transformer.runs import Run, file_digest
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import load_vocabulary
 
@@ -97,6 +97,22 @@ def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
 def test_evaluate_takes_files(made, text, capsys):
     cli.main(["evaluate", str(made / "run"), "--src", text["test"][0], "--ref", text["test"][1], "--beam-size", "1"])
     assert "30 sentences" in capsys.readouterr().out
+
+
+def test_evaluate_keeps_the_scores_of_files_by_their_names(made, copy, text, tmp_path, capsys):
+    "Two sizes of one test set stay apart in the run's record, each with the digests of its files."
+    sources, references = (open(path, encoding="utf-8").read().splitlines() for path in text["test"])
+    for name, count in (("news_full", 30), ("news_filtered_20", 20)):
+        files = [write(tmp_path / f"{name}.{side}", lines[:count]) for side, lines in (("en", sources), ("de", references))]
+        cli.main(["evaluate", str(copy), "--src", files[0], "--ref", files[1], "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    assert {name: facts["pairs"] for name, facts in kept["data"]["scored"].items()} == {"news_full": 30, "news_filtered_20": 20}
+    assert kept["data"]["scored"]["news_full"]["sha256"]["src"] == file_digest(text["test"][0])
+    assert {"sacrebleu/news_full", "sacrebleu/news_filtered_20"} <= set(kept["metrics"])
+    assert json.loads((copy / "record.json").read_text())["metrics"] == kept["metrics"]
+    same = [write(tmp_path / f"dev.{side}", ["A set of another name."]) for side in ("en", "de")]
+    fails(["evaluate", copy, "--src", same[0], "--ref", same[1], "--record", tmp_path / "no.json"], capsys, "no.json")
+    assert not (tmp_path / "no.json").exists()
 
 
 def test_translate_keeps_line_n_at_line_n(made, text):
