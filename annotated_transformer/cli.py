@@ -46,6 +46,7 @@ from .scores import Score, moses, moses_languages, score
 from .training import PRESETS as TRANSLATORS
 from .training import TrainingConfig, process_group, rank, start_run, summed
 from .training import train as train_run
+from .variations import sweep
 from .vocabulary import SAMPLE, BytePairVocabulary, WordPieceVocabulary
 from .vocabulary import kept_vocabulary, learn_vocabulary, load_vocabulary
 
@@ -762,6 +763,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "parse": parse_lines,
     "export": export,
+    "sweep": sweep,
     "demo": demo,
 }
 

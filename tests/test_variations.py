@@ -1,0 +1,203 @@
+"""The sweep over Table 3's rows at the scale `tiny`: killed, stopped, failing, continued; its records and what it says."""
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from annotated_transformer import cli, variations
+from annotated_transformer.batching import encode_corpus
+from annotated_transformer.corpora import Corpus, grammar_corpus
+from annotated_transformer.runs import Run
+from annotated_transformer.translation import load
+from annotated_transformer.variations import ROWS, SCALES, Job, measurements, plan, scaled, compared, variation_records
+from annotated_transformer.vocabulary import BytePairVocabulary
+
+pytestmark = pytest.mark.xdist_group("variations")  # one after the other: they start processes of their own
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("variations") / "grammar"
+    corpus = grammar_corpus(folder, train=200, dev=12, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return folder
+
+
+def arguments(data: Path, place: Path, *rows: str) -> list[str]:
+    return ["sweep", *rows, "--scale", "tiny", "--data", str(data), "--folder", str(place / "runs"), "--out", str(place / "records")]
+
+
+def fails(argv: list[str], capsys, *named: str) -> None:
+    "The command ends with code 2 and one line that names all of `named`."
+    with pytest.raises(SystemExit) as end:
+        cli.main(argv)
+    said = capsys.readouterr().err.strip().splitlines()
+    assert end.value.code == 2 and len(said) == 1 and all(name in said[0] for name in named), said
+
+
+def start(argv: list[str]) -> subprocess.Popen:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
+    return subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", *argv], env=environment, start_new_session=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition, seconds: float = 180) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing came"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def killed(data, tmp_path_factory):
+    """A sweep of three jobs: killed (SIGKILL) while the second trains, then run to its end, two at once.
+
+    Gives the folder, the jobs, when the first record had been written, what the kill left of the second, and what the last sweep said.
+    """
+    place = tmp_path_factory.mktemp("sweep")
+    argv = arguments(data, place, "base", "E", "C1") + ["--seeds", "0"]
+    jobs = plan(("base", "E", "C1"), "tiny", (0,), data, place / "runs", place / "records")
+    process = start(argv)
+    wait_for(lambda: jobs[0].record.exists() and (jobs[1].run / "checkpoints" / "step_2").exists())
+    children = psutil.Process(process.pid).children()
+    written = jobs[0].record.stat().st_mtime_ns
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children), 60)
+    left = len(Run.open(jobs[1].run).checkpoints()), jobs[1].record.exists()
+    again = start([*argv, "--jobs", "2"])
+    out, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err
+    return {"place": place, "jobs": jobs, "written": written, "left": left, "out": out, "err": err}
+
+
+def test_a_killed_sweep_leaves_no_training_behind_and_goes_on(killed):
+    assert killed["left"][0] >= 1  # a checkpoint to go on from (the orphan saved it and ended; the fixture waited for that)
+    assert killed["jobs"][0].record.stat().st_mtime_ns == killed["written"] and "Kept: " in killed["err"]  # not run again
+    assert all(job.record.exists() for job in killed["jobs"])
+    for job in killed["jobs"]:  # no step twice, none left out
+        assert [line["step"] for line in Run.open(job.run).metrics()] == [1, 2, 3, 4, 5, 6]
+    assert "Next: make notebooks" in killed["err"] and killed["out"].count("\n") == 1 + 3
+
+
+def test_records_have_what_the_tables_need(killed, data):
+    found = variation_records("tiny", killed["place"] / "records")
+    assert {row: [r["seed"] for r in of] for row, of in found.items()} == {"base": [0], "C1": [0], "E": [0]}
+    for row, seed in (("base", 0), ("E", 0)):
+        record = found[row][seed]
+        model, training = scaled(row, "tiny", record["config"]["model"]["vocab_size"], seed)
+        assert record["name"] == f"variation_tiny_{row}_seed{seed}" and (record["task"], record["row"]) == ("variation", row)
+        assert record["config"]["model"]["positions"] == model.positions and record["config"]["training"]["seed"] == seed
+        assert record["config"]["search"] == {"beam_size": 4, "alpha": 0.6} and record["metrics"]["averaged_checkpoints"] == 1
+        assert {"sacrebleu/dev", "bleu_paper/dev", "chrf/dev", "accuracy"} <= set(record["metrics"])
+        assert record["metrics"]["parameters"] == variations.count_parameters(model) and record["metrics"]["steps"] == training.steps
+        assert record["command"].startswith(f"annotated-transformer sweep {row} --scale tiny") and record["command"].endswith(f"--seeds {seed}")
+        # the number is that of the last checkpoint, measured anew
+        translator = load(killed["place"] / "runs" / record["name"])
+        again = translator.measure(*map(list, zip(*Corpus.open(data).pairs("dev"))))
+        assert math.isclose(record["metrics"]["perplexity"], again.perplexity, rel_tol=1e-4)
+
+
+def test_positions_are_measured_beyond_the_training_length(killed):
+    record = json.loads((killed["place"] / "records" / "variation_tiny_positions.json").read_text())
+    longest, lines = record["config"]["longest_trained"], record["by_position"]
+    assert {line["positions"] for line in lines} == {"sinusoidal", "learned"} and max(line["to"] for line in lines) > longest
+    for kind in ("sinusoidal", "learned"):
+        nats = sum(line["tokens"] * math.log(line["perplexity"]) for line in lines if line["positions"] == kind)
+        tokens = sum(line["tokens"] for line in lines if line["positions"] == kind)
+        between = sorted(record["metrics"][f"perplexity_{part}/{kind}"] for part in ("within", "beyond"))
+        assert between[0] <= math.exp(nats / tokens) <= between[1]
+
+
+def test_verdicts_are_read_from_records(killed):
+    found = variation_records("tiny", killed["place"] / "records")
+    tested = {t.measure: t for t in compared("positions", found)}
+    assert tested["perplexity"].verdict == "cannot be told at this scale" and tested["perplexity"].chance == math.inf  # one seed
+    again = compared("positions", found | {"base": found["base"] * 2})["perplexity" == "BLEU"]
+    assert again.chance == 0 and again.verdict in ("holds", "does not")
+    assert {t.verdict for t in compared("key size", found)} == {"missing"}
+
+
+def test_the_same_command_gives_the_same_number(killed, data, tmp_path, monkeypatch, capsys):
+    "A row run again, by its record's command but for the places, in another process."
+    before = json.loads(killed["jobs"][0].record.read_text())
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    argv = before["command"].split()[1:] + ["--folder", str(tmp_path / "runs"), "--out", str(tmp_path / "records")]
+    cli.main(argv)
+    after = json.loads((tmp_path / "records" / f"{before['name']}.json").read_text())
+    same = ("perplexity", "accuracy", "sacrebleu/dev", "parameters", "steps")
+    assert {name: after["metrics"][name] for name in same} == {name: before["metrics"][name] for name in same}
+
+
+def test_a_failing_row_does_not_end_the_others(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    [bad] = [job for job in plan(("E",), "tiny", (0,), data, tmp_path / "runs", tmp_path / "records")]
+    variations.begun_run(bad)
+    config = json.loads((bad.run / "config.json").read_text())
+    config["model"]["max_length"] = 2  # of another configuration than the row's
+    (bad.run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments(data, tmp_path, "E", "C1") + ["--seeds", "0"])
+    said = capsys.readouterr()
+    assert end.value.code == 1 and (tmp_path / "records" / "variation_tiny_C1_seed0.json").exists() and "C1" in said.out
+    assert "variation_tiny_E_seed0 failed: " in said.err and "max_length 2" in said.err and not bad.record.exists()
+
+
+def test_a_record_of_another_configuration_is_refused(killed, data, tmp_path, capsys):
+    (tmp_path / "records").mkdir()
+    record = json.loads(killed["jobs"][0].record.read_text())
+    record["config"]["training"]["steps"] = 7
+    (tmp_path / "records" / killed["jobs"][0].record.name).write_text(json.dumps(record))
+    fails(arguments(data, tmp_path, "base"), capsys, "steps 7", "would be 6")
+
+
+def test_minutes_end_a_sweep_that_goes_on(data, tmp_path):
+    process = start(arguments(data, tmp_path, "base") + ["--seeds", "0", "--minutes", "0.001"])
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and "Stopped with 0 of 1 rows. Go on with: annotated-transformer sweep base" in err
+    assert not list((tmp_path / "records").iterdir())
+
+
+def test_what_is_wrong_is_said_in_one_line(data, tmp_path, capsys):
+    fails(arguments(data, tmp_path, "F1"), capsys, "F1", "base, A1")
+    fails([*arguments(data, tmp_path), "--jobs", "0"], capsys, "--jobs 0")
+    fails([*arguments(data, tmp_path), "--minutes", "0"], capsys, "--minutes 0")
+    fails([*arguments(data, tmp_path), "--seeds", "-1"], capsys, "-1")
+    fails(["sweep", "--scale", "huge"], capsys, "huge")
+    fails(["sweep", "--scale", "small", "--data", str(tmp_path / "none")], capsys, "none", "prepare", "--corpus multi30k")
+    fails(["sweep", "--scale", "small", "--data", str(data)], capsys, "holds grammar", "multi30k")
+    assert not (tmp_path / "runs").exists() and not (tmp_path / "records").exists()
+
+
+def test_the_order_of_a_plan(data, tmp_path):
+    jobs = plan((), "tiny", None, data, tmp_path, tmp_path)
+    assert [(job.row, job.seed) for job in jobs[:4]] == [("base", 0), ("base", 1), ("base", 2), ("big", 0)]  # then the longest first
+    assert len(jobs) == len(ROWS) + 2 and [job.row for job in measurements(jobs)] == ["step_time", "positions"]
+    assert not measurements([job for job in jobs if job.row != "base"])
+    assert [job.seed for job in plan(("A1",), "tiny", (2, 1), data, tmp_path, tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("row", ["A1", "A4", "C3", "AOP2", "big"])
+def test_rows_of_the_tiny_scale_can_be_built(row):
+    model = scaled(row, "tiny", 300).model
+    built = variations.Transformer(model)
+    assert sum(p.numel() for p in built.parameters()) == variations.count_parameters(model) and min(model.d_k, model.d_ff) >= 1
+
+
+def test_step_times_are_a_ratio_of_one_process(data, tmp_path):
+    job = Job("step_time", 0, "tiny", data, tmp_path, tmp_path)
+    variations.measure_step_time(job, rounds=2)
+    record = json.loads(job.record.read_text())
+    assert set(record["metrics"]) == {"step_seconds/base", "step_seconds/AOP1", "step_seconds/AOP2", "ratio/AOP1", "ratio/AOP2"}
+    assert all(value > 0 for value in record["metrics"].values()) and record["command"].startswith("annotated-transformer sweep base AOP1 AOP2")
+
+
+def test_scales_are_what_their_names_say():
+    assert SCALES["full"].training.steps == 100_000 and scaled("big", "full", 37000).training.steps == 300_000
+    assert scaled("big", "small", 5000).training.steps == scaled("base", "small", 5000).training.steps
