@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['masked_softmax', 'attention_weights', 'attention', 'padding_mask', 'causal_mask', 'AdditiveAttention',
-           'MultiHeadAttention', 'recording']
+           'MultiHeadAttention', 'recording', 'unfused']
 
 # %% ../nbs/01_attention.ipynb #f52c52e0
 from collections.abc import Iterator
@@ -114,6 +114,7 @@ class MultiHeadAttention(nn.Module):
         self.value = Linear(d_model, n_heads * d_v, bias)
         self.output = Linear(n_heads * d_v, d_model, bias)
         self.recorded: list[Tensor] | None = None  # a list while `recording`
+        self.fused = True  # False while `unfused`
 
     def _split(self, x: Float[Tensor, "*tokens width"], packing: Packing | None) -> Float[Tensor, "batch head length d"]:
         x = x if packing is None else packing.unpack(x)
@@ -143,12 +144,13 @@ class MultiHeadAttention(nn.Module):
         key, value = keys_values or self.keys_values(memory, memory_packing)
         dropout = self.dropout if self.training else 0.0
         few = query.device.type == "cpu" and query.size(2) <= 8 < len(query)  # decoding: the fused kernel is made for many queries
-        if self.recorded is None and not few:
+        if self.recorded is not None:
+            with torch.no_grad():
+                self.recorded.append(attention_weights(query, key, mask))
+        if self.fused and not few:
             heads = F.scaled_dot_product_attention(query, key, value, mask, dropout)
         else:
-            heads, weights = attention(query, key, value, mask, dropout)
-            if self.recorded is not None:
-                self.recorded.append(weights.detach())
+            heads, _ = attention(query, key, value, mask, dropout)
         joined = heads.transpose(1, 2).flatten(2)
         return self.output(joined if packing is None else packing.pack(joined))
 
@@ -157,7 +159,7 @@ class MultiHeadAttention(nn.Module):
 def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch head query key"]]]]:
     """Within the block, every `MultiHeadAttention` in `model` keeps the weights of each call, by the module's name.
 
-    A model that does not record never forms them: its heads run in PyTorch's fused kernel.
+    They are computed beside the model's own work, which stays the same to the last bit; without this nothing forms them.
     """
     modules = {name: m for name, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
     for module in modules.values():
@@ -167,3 +169,16 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch 
     finally:
         for module in modules.values():
             module.recorded = None
+
+
+@contextmanager
+def unfused(model: nn.Module) -> Iterator[None]:
+    "Within the block, every `MultiHeadAttention` in `model` runs through `attention`, one operation after the other."
+    modules = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    for module in modules:
+        module.fused = False
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.fused = True

@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from .attention import MultiHeadAttention, recording
+from .attention import MultiHeadAttention, unfused
 from .linear import Linear, keep_memory
 
 # %% ../nbs/06_why_self_attention.ipynb #cbedfd03
@@ -321,7 +321,7 @@ def training_pass(name: str, sizes: Sizes, batch: int, device: str) -> Callable[
     direction = torch.randn_like(x, requires_grad=False)
 
     def one_pass() -> None:
-        with recording(layer) if name == FORMED else nullcontext():
+        with unfused(layer) if name == FORMED else nullcontext():
             layer(x).backward(direction)
         layer.zero_grad()
         x.grad = None

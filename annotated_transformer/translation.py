@@ -116,7 +116,11 @@ class Translator:
                     f"warning: line {first_line + i} has {len(ids):,} symbols; only its first {self.max_tokens:,} are read",
                     file=sys.stderr,
                 )
-        return [ids if len(ids) <= self.max_tokens else ids[: self.max_tokens - 1] + [END] for ids in encoded]
+        return [self.shorten(ids) for ids in encoded]
+
+    def shorten(self, ids: list[int]) -> list[int]:
+        "At most `max_tokens` of `ids`, the end symbol last."
+        return ids if len(ids) <= self.max_tokens else ids[: self.max_tokens - 1] + [END]
 
     def search(
         self,
@@ -192,26 +196,41 @@ class Translator:
         return [self.vocabulary.decode(hypotheses[0].ids) for hypotheses in found]
 
     @torch.inference_mode()
-    def attention(self, src: str, tgt: str | None = None) -> Attention:
-        "The weights of every layer and head for `src` and `tgt` (its own translation unless given)."
-        src_ids = self.encode([src])[0]
-        tgt_ids = self.search([src])[0][0].ids + [END] if tgt is None else self.encode([tgt])[0]
-        inputs = [START] + tgt_ids[:-1]
-        with recording(self.model) as weights:
-            self.model(torch.tensor([src_ids], device=self.device), torch.tensor([inputs], device=self.device))
+    def attention(self, src: str | Sequence[str], tgt: str | Sequence[str] | None = None) -> Attention | list[Attention]:
+        """The weights of every layer and head for `src` and `tgt` (its own translation unless given).
 
-        def stack(part: str, kind: str) -> list[Tensor]:
-            return [
-                weights[f"{part}.{layer}.{kind}_attention"][0] for layer in range(self.model.config.n_layers)
-            ]
+        Of several pairs a list, with an `Attention` for each: they run in batches, and the padding is cut off again.
+        """
+        if isinstance(src, str):
+            return self.attention([src], None if tgt is None else [tgt])[0]
+        found = self.search(src) if tgt is None else self.cut(self.encode(tgt), 1)
+        targets = [ids[0].ids + [END] for ids in found] if tgt is None else found
+        sources = [self.shorten(ids) for ids in self.encode(src)]
+        if len(sources) != len(targets):
+            raise InputError(f"{len(sources):,} sources and {len(targets):,} targets: give as many of one as of the other")
+        recorded = [None] * len(sources)
+        for batch in batch_indices(*(np.array([len(ids) for ids in side], dtype=np.int64) for side in (sources, targets)), 2000):
+            src_ids = pad([np.array(sources[i]) for i in batch]).to(self.device)
+            inputs = pad([np.array([START] + targets[i][:-1]) for i in batch]).to(self.device)
+            with recording(self.model) as weights:
+                self.model(src_ids, inputs)
+            for row, i in enumerate(batch):
+                recorded[i] = self.recorded_pair(weights, row, sources[i], targets[i])
+        return recorded
+
+    def recorded_pair(self, weights: dict[str, list[Tensor]], row: int, src: list[int], tgt: list[int]) -> Attention:
+        "What `recording` kept for one row of a batch, without its padding."
+        def stack(part: str, kind: str, queries: int, keys: int) -> list[Tensor]:
+            names = [f"{part}.{layer}.{kind}_attention" for layer in range(self.model.config.n_layers)]
+            return [weights[name][0][row : row + 1, :, :queries, :keys] for name in names]
 
         return Attention(
-            self.vocabulary.pieces(src_ids),
-            self.vocabulary.pieces(inputs),
-            self.vocabulary.pieces(tgt_ids),
-            stack("encoder", "self"),
-            stack("decoder", "self"),
-            stack("decoder", "cross"),
+            self.vocabulary.pieces(src),
+            self.vocabulary.pieces([START] + tgt[:-1]),
+            self.vocabulary.pieces(tgt),
+            stack("encoder", "self", len(src), len(src)),
+            stack("decoder", "self", len(tgt), len(tgt)),
+            stack("decoder", "cross", len(tgt), len(src)),
         )
 
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000, progress: bool = False) -> Quality:

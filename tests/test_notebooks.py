@@ -242,14 +242,18 @@ def pattern(node: ast.AST) -> str | None:
 def figures(root: Path, tmp: Path) -> Iterator[str]:
     "Every show(chart, 'name') has its file, and every file its show."
     files = {path.name for path in (root / "figures").glob("*") if not path.name.startswith(".")}
-    known = set()
+    known, drawing = set(), {"show": 1}  # what saves a picture, and where its name stands: show, and functions that give what it shows
+    for path in (root / "nbs").glob("*.ipynb"):
+        functions = [node for source in sources(path, "code") for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef)]
+        named = {f.name: [a.arg for a in f.args.args] for f in functions if getattr(f.returns, "id", None) == "Shown"}
+        drawing |= {function: options.index("name") for function, options in named.items() if "name" in options}
     for path in sorted((root / "nbs").glob("*.ipynb")):
         for source in sources(path, "code"):
             nodes = list(ast.walk(parsed(source)))
-            for call in (node for node in nodes if called(node, "show")):
+            for call, place in ((node, drawing[f]) for node in nodes for f in drawing if called(node, f)):
                 options = {keyword.arg: keyword.value for keyword in call.keywords}
-                name = call.args[1] if len(call.args) > 1 else options.get("name")
-                png = call.args[2] if len(call.args) > 2 else options.get("png")
+                name = call.args[place] if len(call.args) > place else options.get("name")
+                png = call.args[2] if len(call.args) > 2 and called(call, "show") else options.get("png")
                 suffix = "png" if getattr(png, "value", False) else "svg"
                 if name is None or (isinstance(name, ast.Constant) and name.value is None):
                     continue
@@ -418,6 +422,8 @@ FAULTS = {
     "a chapter that the index leaves out": (contents, replaced("nbs/index.ipynb", "[two](01_two.ipynb)", "two")),
     "a picture that is not drawn": (figures, lambda root: (root / "figures/bars.svg").unlink()),
     "a picture that no chapter draws": (figures, lambda root: (root / "figures/old.svg").write_text("")),
+    "a picture that another function draws": (figures, replaced("nbs/01_two.ipynb", 'show(chart, \\"bars\\")',
+        'def bars(a, name=None) -> Shown: ...\\n\\nshow(chart, \\"bars\\")\\nbars(1, \\"stripes\\")')),
     "a picture of the other kind": (figures, lambda root: (root / "figures/bars.png").write_text("")),
     "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),
     "a path in a record": (records, replaced("nbs/results/run.json", "../shared", "/home/someone/shared")),
