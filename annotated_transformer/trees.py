@@ -235,10 +235,12 @@ def tree_chart(tree: Tree, other: Tree | None = None, title: str = ""):
     x, y = (alt.Scale(domain=[-1, width], nice=False), alt.Scale(domain=[-0.4, top + 0.4], nice=False))
     base = alt.Chart(frame).encode(alt.X("x:Q", axis=None, scale=x), alt.Y("y:Q", axis=None, scale=y))
     links = base.transform_filter("datum.up_y > datum.y")
-    lines_ = links.mark_rule(color=GREY, opacity=0.5).encode(y=alt.Y("over:Q", axis=None, scale=y), x2="up_x:Q", y2="under:Q")
+    rule = links.mark_rule(color=GREY, size=0.7)  # at right angles, so that no line crosses a name
+    drops = rule.encode(y=alt.Y("over:Q", axis=None, scale=y), y2="under:Q")
+    bars = rule.encode(y=alt.Y("under:Q", axis=None, scale=y), x2="up_x:Q")
     colours = alt.Scale(domain=["word", "in both", "in one"], range=[GREY, PALETTE[0], PALETTE[1]])
     text = base.mark_text(fontSize=12).encode(text="text", color=alt.Color("kind:N", scale=colours, legend=None), tooltip="covers")
-    return (lines_ + text).properties(width=max(7.2 * width, 120), height=26 * top + 24, title=title)
+    return (drops + bars + text).properties(width=max(7.2 * width, 120), height=26 * top + 24, title=title)
 
 # %% ../nbs/18_trees.ipynb #20f1c188
 def draw_tree(tree: Tree, other: Tree | None = None, name: str | None = None, titles: Sequence[str] = ("", ""),

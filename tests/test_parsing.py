@@ -2,6 +2,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,7 @@ from annotated_transformer.parsing import Parser, load_parser, parse_corpus, pre
 from annotated_transformer.pcfg import Pcfg, count_rules, right_branching
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig, start_run, train
-from annotated_transformer.trees import Tree, linearise, read_tree, read_trees, restore
+from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
@@ -266,6 +267,20 @@ def test_a_perfect_parser_has_100(made):
     assert cut.metrics("test")["mended/test"] == 10 and cut.scores.count(0) == 30
 
 
+def test_the_shipped_parser(monkeypatch):
+    "A sentence of the grammar gets its gold tree, tags and all; nearly all unseen ones do; a line that is no sentence gets a tree too."
+    monkeypatch.setattr(parsing, "EXTRA", 300)
+    parser = load_parser("grammar-trees")
+    gold = read_tree("(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ plays))) (. .))")
+    assert parser.parse("The cow is old, but it plays.", beam_size=1) == gold
+    known = [clean(read_tree(e.tree)) for e in itertools.islice(grammar.examples(11), 80) if 4 <= grammar.n_words(e) <= 20]
+    scores = parsing.parse_trees(parser, known, beam_size=1).scores
+    assert len(known) > 40 and scores.f1 > 97 and scores.count(0) == len(known)
+    assert parser.parse("xyzzy (\u4e2d", beam_size=1).words == ["xyzzy", "-LRB-", "\u4e2d"]
+    told = "".join(path.read_text() for path in parser.translator.run.folder.glob("*.json"))
+    assert not re.search(r"(?<![\w.])/(work|home|tmp|root|Users)\b", told)  # no path of the machine that made it
+
+
 def test_a_translator_is_no_parser():
     fails(lambda: load_parser("grammar"), "into de", "corpus of trees")
     fails(lambda: load_parser("no/such/run"), "no such run")
@@ -448,6 +463,16 @@ def test_parse_keeps_line_n_at_line_n(lines_of):
     assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
     assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
     assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
+
+
+def test_parse_with_the_shipped_parser(tmp_path, capsysbinary, monkeypatch):
+    monkeypatch.setattr(parsing, "EXTRA", 300)
+    (tmp_path / "text").write_text("The cow is old, but it plays.\n\nThe dog sleeps.\n")
+    cli.main(["parse", "grammar-trees", str(tmp_path / "text"), "--beam-size", "1"])
+    out, told = (stream.decode() for stream in capsysbinary.readouterr())
+    assert not told and out.split("\n") == [
+        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ plays))) (. .))", "",
+        "(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))", ""]
 
 
 def test_parse_takes_words_that_are_cut_already(lines_of):
