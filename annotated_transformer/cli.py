@@ -756,6 +756,7 @@ def is_rule(line: str) -> bool:
     return set(line) <= set("─-╰╯")
 
 # %% ../nbs/21_command_line.ipynb #dd6bd9a9
+sweep.__annotations__["rows"] = Positional[tuple[str, ...]]  # said here: the module of the variations loads no tyro
 COMMANDS = {
     "prepare": prepare,
     "train": train_command("small"),

@@ -34,7 +34,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tyro.conf import Positional
 
 from .batching import ParallelCorpus, batch_indices, pad
 from .corpora import Corpus, InputError
@@ -498,7 +497,7 @@ def outcome(job: Job, sweep: Sweep) -> str:
 
 # %% ../nbs/17_variations.ipynb #8109ed03
 def sweep(
-    rows: Positional[tuple[str, ...]] = (),
+    rows: tuple[str, ...] = (),
     scale: Literal["full", "small", "tiny"] = "small",
     data: Path | None = None,
     seeds: tuple[int, ...] | None = None,
