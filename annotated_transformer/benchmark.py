@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BATCHES', 'PEERS', 'step_flops', 'make_batch', 'ours', 'TorchPeer', 'marian', 'peer_step', 'peak_bytes',
            'measure_step', 'matrix_rate', 'plan', 'in_process', 'installed', 'run_benchmark', 'write_records',
-           'record_of', 'table', 'multi30k_run', 'translator_of', 'seconds_to_bleu', 'averaging_gain', 'main']
+           'record_of', 'table', 'multi30k_run', 'seconds_to_bleu', 'averaging_gain', 'main']
 
 # %% ../nbs/20_benchmark.ipynb #313b2770
 import contextlib
@@ -280,19 +280,12 @@ def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
     return run
 
 
-def translator_of(run, weights: dict[str, Tensor]):
-    from annotated_transformer.translation import Translator
-
-    model = run.model()
-    model.load_state_dict(weights)
-    return Translator(model, run.vocabulary(), run)
-
-
 def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 5) -> dict:
     "A record: the seconds of training that `small` needs to reach `target` sacreBLEU on the development set of `data`."
     from annotated_transformer.corpora import Corpus
     from annotated_transformer.runs import average
     from annotated_transformer.scores import bleu
+    from annotated_transformer.search_settings import translator_of
 
     run = multi30k_run(folder, data)
     at, steps = {m["step"]: m["seconds"] for m in run.metrics()}, [step for step, _ in run.checkpoints()]
@@ -315,6 +308,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
     from annotated_transformer.corpora import Corpus
     from annotated_transformer.runs import load_weights
+    from annotated_transformer.search_settings import translator_of
     from annotated_transformer.translation import evaluate
 
     run = multi30k_run(folder, data)

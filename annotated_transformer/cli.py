@@ -7,8 +7,8 @@ __all__ = ['SIZES', 'TREEBANKS', 'PRESETS', 'CHUNK', 'BATCH', 'LONGEST', 'COMMAN
            'prepare_treebank', 'prepare', 'train_command', 'differences', 'arriving_lines', 'decoded', 'refused',
            'output', 'count_lines', 'translate', 'translated', 'evaluate', 'summary', 'score_table', 'known_language',
            'name_and_ending', 'evaluate_file', 'add_scores', 'evaluate_run', 'files_set', 'split_set', 'recordable',
-           'keep_scores', 'parse_lines', 'parsed_lines', 'parse_split', 'export', 'demo', 'show_translations', 'parse',
-           'is_rule', 'main']
+           'keep_scores', 'parse_lines', 'parsed_lines', 'parse_split', 'export', 'sweep', 'demo', 'show_translations',
+           'parse', 'is_rule', 'main']
 
 # %% ../nbs/21_command_line.ipynb #120fda0c
 import codecs
@@ -16,6 +16,7 @@ import contextlib
 import functools
 import inspect
 import io
+import math
 import os
 import re
 import stat
@@ -46,7 +47,7 @@ from .scores import Score, moses, moses_languages, score
 from .training import PRESETS as TRANSLATORS
 from .training import TrainingConfig, process_group, rank, start_run, summed
 from .training import train as train_run
-from .variations import sweep
+from .variations import SCALES, carry_out, gpus, plan
 from .vocabulary import SAMPLE, BytePairVocabulary, WordPieceVocabulary
 from .vocabulary import kept_vocabulary, learn_vocabulary, load_vocabulary
 
@@ -668,6 +669,47 @@ def export(
     made = export_run(translation.load(run), folder, quantization)
     say(f"Next: {made / 'README.md'} has the few lines of Python that translate with it")
 
+# %% ../nbs/21_command_line.ipynb #503e7f7f
+def sweep(
+    rows: Positional[tuple[str, ...]] = (),
+    scale: Literal["full", "small", "tiny"] = "small",
+    data: Path | None = None,
+    seeds: tuple[int, ...] | None = None,
+    jobs: int | None = None,
+    minutes: float | None = None,
+    folder: Path = Path("runs/variations"),
+    out: Path = Path("nbs/results"),
+) -> None:
+    """Train the variations of Table 3, or some of them, and write a result record for each.
+
+    Stopped or killed at any time, the same command goes on; a row that has its record is not run again.
+
+    Examples:
+      annotated-transformer sweep --scale small --jobs 2 --minutes 60
+      annotated-transformer sweep base A1 A4 --seeds 0 1 2
+      annotated-transformer sweep C5 --seeds 0 --out /tmp/again --folder /tmp/again/runs
+
+    Args:
+        rows: rows as the table names them (base, A1, ..., E, big), and AOP1 and AOP2 of the appendix; all where none is named
+        scale: full: the paper's sizes, WMT 2014; small: widths divided by 4, Multi30k; tiny: for tests, the grammar
+        data: the scale's corpus, made by `prepare` (data/wmt14, data/multi30k or data/grammar where not given)
+        seeds: of each row (where not given: 0, 1 and 2 for base, whose spread the verdicts need, and 0 for the others)
+        jobs: rows at once (where not given: one for each GPU, or one)
+        minutes: stop after so many minutes
+        folder: where run directories and logs go
+        out: where records go
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs {jobs}: give 1 or more")
+    if minutes is not None and not minutes > 0:
+        raise InputError(f"--minutes {minutes}: give a number above 0")
+    data = data or Path("data") / SCALES[scale].corpus
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    planned = plan(rows, scale, seeds, data, folder, out)
+    for place in (folder, out):
+        place.mkdir(parents=True, exist_ok=True)
+    carry_out(planned, jobs or max(1, len(gpus())), until)
+
 # %% ../nbs/21_command_line.ipynb #f6d55f33
 def demo(folder: Positional[Path] = Path("runs/demo"), steps: int = PRESETS["tiny"][1].steps) -> None:
     """Learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture.
@@ -756,7 +798,6 @@ def is_rule(line: str) -> bool:
     return set(line) <= set("─-╰╯")
 
 # %% ../nbs/21_command_line.ipynb #dd6bd9a9
-sweep.__annotations__["rows"] = Positional[tuple[str, ...]]  # said here: the module of the variations loads no tyro
 COMMANDS = {
     "prepare": prepare,
     "train": train_command("small"),

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from torch import Tensor
+
 from .corpora import Corpus, InputError
 from .runs import Run, average, load_weights, make_record, read_json, write_json
 from .scores import bleu
@@ -49,10 +51,10 @@ def development_set(run: Run, data: Path | None, sentences: int) -> tuple[list[s
     return [src for src, _ in chosen], [tgt for _, tgt in chosen]
 
 
-def translator_of(run: Run, checkpoints: int) -> Translator:
-    "A translator with the mean of the newest so many checkpoints."
+def translator_of(run: Run, weights: dict[str, Tensor]) -> Translator:
+    "A translator of `run` with other `weights` than those that it ended with."
     model = run.model()
-    model.load_state_dict(average([load_weights(path / "model.safetensors") for _, path in run.checkpoints()[-checkpoints:]]))
+    model.load_state_dict(weights)
     return Translator(model, run.vocabulary(), run)
 
 
@@ -60,7 +62,8 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
     "For each setting that is not among `done`: its BLEU, with the interval of chance, and the outputs' length over the references'."
     for setting in settings(len(run.checkpoints())):
         if asdict(setting) not in [{name: point[name] for name in VARIED} for point in done]:
-            made = translator_of(run, setting.checkpoints).translate(src, setting.beam_size, setting.alpha, progress=True)
+            newest = [load_weights(path / "model.safetensors") for _, path in run.checkpoints()[-setting.checkpoints :]]
+            made = translator_of(run, average(newest)).translate(src, setting.beam_size, setting.alpha, progress=True)
             score = bleu(made, references, samples=1000)
             interval = score.interval or (score.value, score.value)  # none is told where all samples are alike
             words = [sum(len(line.split()) for line in lines) for lines in (made, references)]
