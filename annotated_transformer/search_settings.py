@@ -7,6 +7,7 @@ __all__ = ['PAPER', 'VARIED', 'Setting', 'settings', 'development_set', 'transla
 
 # %% ../nbs/17_search_settings.ipynb #800c6d49
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 from .corpora import Corpus, InputError
 from .runs import Run, average, load_weights, make_record, read_json, write_json
 from .scores import bleu
-from .translation import Translator, check_search
+from .translation import Translator
 
 # %% ../nbs/17_search_settings.ipynb #3b2d77d2
 @dataclass(frozen=True)
@@ -87,8 +88,10 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
     if record.get("config") != of or record.get("data") != run.config["data"]:
         record = make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0, metrics={"points": []})
     out.mkdir(parents=True, exist_ok=True)
+    begun, before = time.monotonic(), record["seconds"]
     for point in points(run, src, references, record["metrics"]["points"]):
         record["metrics"]["points"].append(point)
+        record["seconds"] = round(before + time.monotonic() - begun, 1)
         write_json(path, record)
         print(" ".join(f"{name} {point[name]}" for name in VARIED) + f": {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
     return record

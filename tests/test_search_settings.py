@@ -34,7 +34,7 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1, 3), "beam_size": (1, 4), "alpha": (0.0, 0.6)})
     record = measure_settings(run.folder, tmp_path)
     points = record["metrics"]["points"]
-    assert record == json.loads((tmp_path / "settings_run.json").read_text())
+    assert record == json.loads((tmp_path / "settings_run.json").read_text()) and record["seconds"] > 0
     assert [(p["checkpoints"], p["beam_size"], p["alpha"]) for p in points] == [(3, 4, 0.6), (1, 4, 0.6), (3, 1, 0.6), (3, 4, 0.0)]
     src, references = development_set(run, None, 1000)
     assert len(src) == 12 == record["config"]["sentences"]
