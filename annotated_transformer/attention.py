@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['masked_softmax', 'attention_weights', 'attention', 'padding_mask', 'causal_mask', 'AdditiveAttention',
-           'MultiHeadAttention', 'recording', 'unfused']
+           'fused_attention', 'MultiHeadAttention', 'recording', 'unfused']
 
 # %% ../nbs/01_attention.ipynb #f52c52e0
 from collections.abc import Iterator
@@ -94,6 +94,21 @@ class AdditiveAttention(nn.Module):
         return weights @ value, weights
 
 # %% ../nbs/01_attention.ipynb #0d264575
+def fused_attention(
+    query: Float[Tensor, "*batch query d_k"],
+    key: Float[Tensor, "*batch key d_k"],
+    value: Float[Tensor, "*batch key d_v"],
+    mask: Bool[Tensor, "*#batch #query #key"] | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "*batch query d_v"]:
+    "The output of `attention` by PyTorch's kernel, which never forms the weights; on the CPU bfloat16 is computed in float32."
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
+    with torch.autocast("cpu", enabled=False):
+        heads = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), mask, dropout)
+    return heads.to(query.dtype)
+
+# %% ../nbs/01_attention.ipynb #2b5306b6
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
@@ -148,7 +163,7 @@ class MultiHeadAttention(nn.Module):
             with torch.no_grad():
                 self.recorded.append(attention_weights(query, key, mask))
         if self.fused and not few:
-            heads = F.scaled_dot_product_attention(query, key, value, mask, dropout)
+            heads = fused_attention(query, key, value, mask, dropout)
         else:
             heads, _ = attention(query, key, value, mask, dropout)
         joined = heads.transpose(1, 2).flatten(2)
