@@ -44,10 +44,11 @@ from .parsing import PRESETS as PARSERS
 from .parsing import prepare_trees, source_line, tokenise, tree_corpus
 from .runs import Run, file_digest, make_record, write_json
 from .scores import Score, moses, moses_languages, score
+from .sweep import carry_out, gpus, plan
 from .training import PRESETS as TRANSLATORS
 from .training import TrainingConfig, process_group, rank, start_run, summed
 from .training import train as train_run
-from .variations import SCALES, carry_out, gpus, plan
+from .variations import SCALES
 from .vocabulary import SAMPLE, BytePairVocabulary, WordPieceVocabulary
 from .vocabulary import kept_vocabulary, learn_vocabulary, load_vocabulary
 

@@ -57,11 +57,13 @@ from .parsing import ALPHA, BEAM, EXTRA, PARSER, PARSER_SEMI
 from .results import GPUS, HOURS, Cell, ResultTable, averaged, cost_by_count, cost_by_time, metric, missing
 from .results import on_wmt, paper_size, parser_cell, power, read_records, results_folder, table_1
 from .results import variation_runs, write_tables
+from .sweep import command_for
 from .training import PAPER, PRESETS
 from .translation import Translator
 from .trees import linearise, read_tree
-from .variations import CLAIMS as SENTENCES
-from .variations import ROWS, Measure, by_chance, command_for, decide, paper_margin, quality
+from .variations import ROWS
+from .verdicts import CLAIMS as SENTENCES
+from .verdicts import Measure, by_chance, decide, paper_margin, quality
 
 # %% ../nbs/22_results_ledger.ipynb #d4f9010a
 EXACT, HOLDS, FAILS = "exact", "holds at our scale", "does not hold at our scale"
@@ -523,15 +525,15 @@ def shift_is_linear(e):
     return exact(gap < 1e-6, f"k = 7: a rotation of each pair, to {power(gap)}")
 
 
-@claim("3.5, 6.2 (E)", "Learned positions do nearly as well as sinusoids.", "17_variations", '"positions": Claim(',
+@claim("3.5, 6.2 (E)", "Learned positions do nearly as well as sinusoids.", "17_variations_verdicts", '"positions": Claim(',
        f"PPL {T3.ppl['E']} and {T3.ppl['base']}, "
        f"BLEU {T3.bleu['E']} and {T3.bleu['base']}")
 def learned_positions(e):
     return compared(e, SENTENCES["positions"].pairs, equal=True)
 
 
-@claim("3.5", "Sinusoids may carry further than the lengths of training, where learned positions cannot.", "17_variations",
-       "def positions_chart(record", "may")
+@claim("3.5", "Sinusoids may carry further than the lengths of training, where learned positions cannot.",
+       "17_variations_verdicts", "def positions_chart(record", "may")
 def beyond_training(e):
     m = e.record("variation_small_positions", command_for(["base", "E"]))
     sines, learned = (metric(m, f"perplexity_beyond/{kind}") for kind in ("sinusoidal", "learned"))
@@ -904,19 +906,19 @@ def constant_computation(e):
                  f"{power(max(work))} operations in {'all' if len(work) == 1 else 'not all'} 5 rows, for a million tokens")
 
 
-@claim("6.2 (A)", "A single head costs 0.9 BLEU against the best number of heads.", "17_variations", '"one head": Claim(',
+@claim("6.2 (A)", "A single head costs 0.9 BLEU against the best number of heads.", "17_variations_verdicts", '"one head": Claim(',
        f"{T3.bleu['A1']} against {T3.bleu['base']}")
 def one_head_worse(e):
     return compared(e, SENTENCES["one head"].pairs, ("BLEU",))
 
 
-@claim("6.2 (A)", "Too many heads lose quality, too.", "17_variations", '"many heads": Claim(',
+@claim("6.2 (A)", "Too many heads lose quality, too.", "17_variations_verdicts", '"many heads": Claim(',
        f"{T3.bleu['A4']} against {T3.bleu['A3']}")
 def too_many_heads(e):
     return compared(e, SENTENCES["many heads"].pairs)
 
 
-@claim("6.2 (B)", "Narrower keys make the model worse.", "17_variations", '"key size": Claim(',
+@claim("6.2 (B)", "Narrower keys make the model worse.", "17_variations_verdicts", '"key size": Claim(',
        f"PPL {T3.ppl['B1']}, {T3.ppl['B2']}, {T3.ppl['base']}")
 def narrow_keys(e):
     return compared(e, SENTENCES["key size"].pairs)
@@ -926,13 +928,13 @@ DEPTH = (("C1", "C2"), ("C2", "base"), ("base", "C3"))
 WIDTH = (("C4", "base"), ("base", "C5"), ("C6", "base"), ("base", "C7"))
 
 
-@claim("6.2 (C)", "Bigger models are better: deeper ones ...", "17_variations", '"size": Claim(',
+@claim("6.2 (C)", "Bigger models are better: deeper ones ...", "17_variations_verdicts", '"size": Claim(',
        "PPL " + ", ".join(str(T3.ppl[row]) for row in ("C1", "C2", "base", "C3")))
 def deeper_is_better(e):
     return compared(e, DEPTH)
 
 
-@claim("6.2 (C)", "... and wider ones, in the model and in the feed-forward network.", "17_variations", '"size": Claim(',
+@claim("6.2 (C)", "... and wider ones, in the model and in the feed-forward network.", "17_variations_verdicts", '"size": Claim(',
        "PPL " + ", ".join(str(T3.ppl[row]) for row in ("C4", "base", "C5", "C6", "C7")))
 def wider_is_better(e):
     return compared(e, WIDTH)
@@ -944,7 +946,7 @@ def deeper_in_bleu(e):
     return by_tables(values == sorted(values), ", ".join(map(str, values)) + " for 2, 4, 6, 8 layers by Table 3")
 
 
-@claim("6.2 (D)", "Dropout is very helpful.", "17_variations", '"dropout": Claim(',
+@claim("6.2 (D)", "Dropout is very helpful.", "17_variations_verdicts", '"dropout": Claim(',
        f"{T3.bleu['D1']} without, {T3.bleu['base']} with")
 def dropout_helps(e):
     return compared(e, SENTENCES["dropout"].pairs)
@@ -956,7 +958,7 @@ def big_is_best(e):
     return compared(e, [(row, "big") for row in T3.index if row != "big"], ("perplexity",))
 
 
-@claim("Table 3", "The base model has perplexity 4.92 and 25.8 BLEU on newstest2013.", "17_variations", "def score_row(job",
+@claim("Table 3", "The base model has perplexity 4.92 and 25.8 BLEU on newstest2013.", "17_variations_sweep", "def score_row(job",
        f"{T3.ppl['base']}, {T3.bleu['base']} BLEU")
 def base_on_newstest2013(e):
     found = e.rows("base", scale="full", verdict=COMPUTE)["base"]
@@ -1091,7 +1093,7 @@ def heads_of_the_second(e):
     return by_tables(heads == 8, f"{heads} in its table, which alone gives the number of weights")
 
 
-@claim("appendix", "Attention over parameters makes a step about 30% longer.", "17_variations", "def measure_step_time(",
+@claim("appendix", "Attention over parameters makes a step about 30% longer.", "17_variations_sweep", "def measure_step_time(",
        f"{AOP.training_hours['AOP₁'] / AOP.training_hours['base'] - 1:.0%} by its table")
 def slower_steps(e):
     m = e.record("variation_small_step_time", command_for(["base", "AOP1", "AOP2"]))

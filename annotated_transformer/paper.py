@@ -252,7 +252,7 @@ abstract | Abstract                                     | 00_paper
 5.4      | Regularization                               | 12_regularization
 6        | Results                                      | 22_results
 6.1      | Machine Translation                          | 15_decoding, 16_translation
-6.2      | Model Variations                             | 17_variations
+6.2      | Model Variations                             | 17_variations, 17_variations_sweep, 17_variations_verdicts
 6.3      | English Constituency Parsing                 | 19_parsing
 7        | Conclusion                                   | 00_paper
 appendix | Attention Visualizations                     | 18_attention_figures

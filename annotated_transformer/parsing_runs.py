@@ -61,13 +61,14 @@ class Experiment:
 
 
 SMALL = TrainingConfig(steps=4000, warmup_steps=500, rate=0.6, batch_tokens=2000, save_every=200, keep=5, report_every=25)
-TENTH = replace(SMALL, steps=1000, warmup_steps=250, save_every=100)
+TENTH = replace(SMALL, steps=1500, warmup_steps=250, save_every=100)
 
 # %% ../nbs/19_parsing_runs.ipynb #65ec32d6
 GRAMMAR = Experiment("grammar-trees", "the grammar", replace(TINY, d_ff=256), replace(TENTH, steps=2500), tags=True, vocabulary=700,
                      tests=("test", "test_long"), most=1000)
 SHIPPED = replace(TINY, d_model=64, d_ff=192, d_k=16, d_v=16, dropout=0.0)
-CRAFT = Experiment("craft", "CRAFT", replace(TINY, dropout=0.1), SMALL, tags=True, vocabulary="craft_tenth", settings="craft_tenth")
+CRAFT = Experiment("craft", "CRAFT", replace(TINY, dropout=0.1, pre_norm=True), replace(SMALL, steps=6000), tags=True,
+                   vocabulary="craft_tenth", settings="craft_tenth")
 TENTH_OF_IT = replace(CRAFT, share=0.1, training=TENTH)
 SAMPLE = replace(CRAFT, corpus="ptb-sample", trained_on="PTB sample", vocabulary=4000, training=TENTH)
 EXPERIMENTS = {
@@ -75,9 +76,9 @@ EXPERIMENTS = {
     "grammar_small": replace(GRAMMAR, model=SHIPPED, vocabulary=500,
                              training=replace(SMALL, rate=0.8, precision="float32")),
     "grammar_xx": replace(GRAMMAR, trained_on="the grammar, XX for words", tags=False, vocabulary="grammar_tags"),
-    "craft_tenth": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", vocabulary=4000, settings="", choices=((0.1, 0.6), (0.1, 1.0), (0.2, 1.0))),
+    "craft_tenth": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", vocabulary=4000, settings="", choices=((0.1, 0.6), (0.1, 1.0), (0.2, 0.6))),
     "craft_tenth_xx": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, XX for words", tags=False),
-    "craft_third": replace(CRAFT, trained_on="CRAFT, a third", share=1 / 3, training=replace(SMALL, steps=2000)),
+    "craft_third": replace(CRAFT, trained_on="CRAFT, a third", share=1 / 3, training=replace(SMALL, steps=3000)),
     "craft": CRAFT,
     "craft_semi": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, and others parsed", parsed_by="craft_tenth"),
     "ptb_sample": SAMPLE,
@@ -201,7 +202,7 @@ def finished(run: Run, sitting: Sitting) -> Run:
 
 # %% ../nbs/19_parsing_runs.ipynb #feb913da
 def choice(name: str, sitting: Sitting, corpus: Corpus, training: TrainingConfig) -> tuple[float | None, float]:
-    "Dropout and rate of an experiment: its own, or the best of its candidates by F1 on the development set (kept in chosen.json)."
+    "Dropout and rate of an experiment: its own, or the best of its candidates by perplexity on the development set (kept in chosen.json)."
     e, path = EXPERIMENTS[name], sitting.folder / name / "chosen.json"
     if e.settings:
         trained(e.settings, sitting)
@@ -213,9 +214,8 @@ def choice(name: str, sitting: Sitting, corpus: Corpus, training: TrainingConfig
         for i, (dropout, rate) in enumerate(e.choices):
             short = replace(training, steps=sitting.scaled(e.choose_steps, 4), rate=rate)
             run = finished(run_in(sitting.folder / name / f"choice_{i}", corpus, shaped(e.model, corpus, dropout), short), sitting)
-            gold = spread(gold_trees(corpus, "dev"), sitting.scaled(200, 8))
-            found.append({"dropout": dropout, "rate": rate, "f1": round(parse_trees(load_parser(run.folder), gold, 1).scores.f1, 2)})
-        write_json(path, {"candidates": found, "best": max(found, key=lambda c: c["f1"])})
+            found.append({"dropout": dropout, "rate": rate, "perplexity": round(run.record()["metrics"]["perplexity/dev"], 4)})
+        write_json(path, {"candidates": found, "best": min(found, key=lambda c: c["perplexity"])})
     best = read_json(path)["best"]
     return best["dropout"], best["rate"]
 

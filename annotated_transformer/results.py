@@ -34,7 +34,8 @@ from .model import BASE, BIG, TransformerConfig, count_parameters
 from .parsing_runs import table_4 as parsing_table
 from .runs import read_json
 from .training import PRESETS
-from .variations import ROWS, command_for
+from .sweep import command_for
+from .variations import ROWS
 
 # %% ../nbs/22_results.ipynb #32ab64cb
 ENTRIES = ("name", "task", "command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds", "metrics")

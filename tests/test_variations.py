@@ -10,12 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from annotated_transformer import cli, variations
+from annotated_transformer import cli, sweep
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.runs import Run
+from annotated_transformer.model import Transformer, count_parameters
+from annotated_transformer.sweep import Job, measurements, plan
 from annotated_transformer.translation import load
-from annotated_transformer.variations import ROWS, SCALES, Job, measurements, plan, scaled, compared, variation_records
+from annotated_transformer.variations import ROWS, SCALES, scaled
+from annotated_transformer.verdicts import compared, variation_records
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("variations")  # one after the other: they start processes of their own
@@ -96,7 +99,7 @@ def test_records_have_what_the_tables_need(killed, data):
         assert record["config"]["model"]["positions"] == model.positions and record["config"]["training"]["seed"] == seed
         assert record["config"]["search"] == {"beam_size": 4, "alpha": 0.6} and record["metrics"]["averaged_checkpoints"] == 1
         assert {"sacrebleu/dev", "bleu_paper/dev", "chrf/dev", "accuracy"} <= set(record["metrics"])
-        assert record["metrics"]["parameters"] == variations.count_parameters(model) and record["metrics"]["steps"] == training.steps
+        assert record["metrics"]["parameters"] == count_parameters(model) and record["metrics"]["steps"] == training.steps
         assert record["command"].startswith(f"annotated-transformer sweep {row} --scale tiny") and record["command"].endswith(f"--seeds {seed}")
         # the number is that of the last checkpoint, measured anew
         translator = load(killed["place"] / "runs" / record["name"])
@@ -138,7 +141,7 @@ def test_the_same_command_gives_the_same_number(killed, data, tmp_path, monkeypa
 def test_a_failing_row_does_not_end_the_others(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TQDM_DISABLE", "1")
     [bad] = [job for job in plan(("E",), "tiny", (0,), data, tmp_path / "runs", tmp_path / "records")]
-    variations.begun_run(bad)
+    sweep.begun_run(bad)
     config = json.loads((bad.run / "config.json").read_text())
     config["model"]["max_length"] = 2  # of another configuration than the row's
     (bad.run / "config.json").write_text(json.dumps(config))
@@ -186,13 +189,13 @@ def test_the_order_of_a_plan(data, tmp_path):
 @pytest.mark.parametrize("row", ["A1", "A4", "C3", "AOP2", "big"])
 def test_rows_of_the_tiny_scale_can_be_built(row):
     model = scaled(row, "tiny", 300).model
-    built = variations.Transformer(model)
-    assert sum(p.numel() for p in built.parameters()) == variations.count_parameters(model) and min(model.d_k, model.d_ff) >= 1
+    built = Transformer(model)
+    assert sum(p.numel() for p in built.parameters()) == count_parameters(model) and min(model.d_k, model.d_ff) >= 1
 
 
 def test_step_times_are_a_ratio_of_one_process(data, tmp_path):
     job = Job("step_time", 0, "tiny", data, tmp_path, tmp_path)
-    variations.measure_step_time(job, rounds=2)
+    sweep.measure_step_time(job, rounds=2)
     record = json.loads(job.record.read_text())
     assert set(record["metrics"]) == {"step_seconds/base", "step_seconds/AOP1", "step_seconds/AOP2", "ratio/AOP1", "ratio/AOP2"}
     assert all(value > 0 for value in record["metrics"].values()) and record["command"].startswith("annotated-transformer sweep base AOP1 AOP2")
