@@ -492,7 +492,7 @@ def head_maps(summary: dict, name: str | None = None, title: str = "") -> Shown:
     table = table.assign(value=table.trained.where(table.measure != "AER", 1 - table.trained),
                          map=table.measure.replace("AER", "1 - AER (cross-attention)"))
     present = [m.replace("AER", "1 - AER (cross-attention)") for m in MAPS if (table.measure == m).any()]
-    blue = alt.Scale(domain=[0, 1], range=["#8882", PALETTE[0]])
+    blue = alt.Scale(domain=[0, 0.6], clamp=True, range=["#8882", PALETTE[0]])  # few heads have more
     chart = alt.Chart(table).mark_rect().encode(
         x=alt.X("head:O", title=None, axis=alt.Axis(labelAngle=0)), y=alt.Y("layer:O", title="layer"),
         color=alt.Color("value:Q", title=None, scale=blue, legend=alt.Legend(format="%")),

@@ -301,4 +301,4 @@ def figure_2(module: MultiHeadAttention, masked: bool = True, name: str | None =
     draw_attention(steps, attention_steps(module, masked), module.query.out_features // h, module.value.out_features // h)
     draw_heads(heads, module, 0.0)
     titled = {"Scaled dot-product attention": steps, "Multi-head attention": heads}
-    return show(alt.hconcat(*(drawing.chart().properties(title=title) for title, drawing in titled.items())), name)
+    return show(alt.hconcat(*(drawing.chart(34).properties(title=title) for title, drawing in titled.items())), name)
