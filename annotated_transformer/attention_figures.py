@@ -192,8 +192,8 @@ def word_marks(at: Layout, side: str, words: list[str], pinned: int | None = Non
 
     name, (low, high) = (at.query, at.queries) if side == "q" else (at.key, at.keys)
     base = alt.Chart(pd.DataFrame({side: range(len(words)), "word": words}))
-    rest = "1" if pinned is None else f"datum.{side} == {pinned} ? 1 : 0.5"
-    text = base.transform_calculate(strength=f"{name}.{side} ? (datum.{side} == {name}.{side}[0] ? 1 : 0.5) : {rest}")
+    rest = "1" if pinned is None else f"datum.{side} == {pinned} ? 1 : 0.7"
+    text = base.transform_calculate(strength=f"{name}.{side} ? (datum.{side} == {name}.{side}[0] ? 1 : 0.7) : {rest}")
     text = text.mark_text(align="right" if side == "q" else "left", color=GREY, fontSize=at.font, limit=high - low).encode(
         x=alt.value(high if side == "q" else low), y=at.down(side), text="word:N",
         fillOpacity=alt.FillOpacity("strength:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None))

@@ -445,7 +445,7 @@ def table_4(found: dict[str, dict]):
         for split in (key.split("/")[1] for key in metrics if key.startswith("f1/test")):
             note = ", longer than any in training" if split == "test_long" else ""
             rows.append((f"Transformer ({layers} layers, {width} wide)", record, metrics[f"f1/{split}"], note))
-    ours = pd.DataFrame([{"parser": parser, "training": record["trained_on"], "f1": round(f1, 1), "source": record["name"],
+    ours = pd.DataFrame([{"parser": parser, "training": record["trained_on"], "f1": f1, "source": record["name"],
                           "tested_on": record["tested_on"] + note, "trees": record["training_trees"]} for parser, record, f1, note in rows])
     whole = pd.concat([theirs, ours], ignore_index=True) if len(ours) else theirs
     return whole[["parser", "training", "trees", "tested_on", "f1", "source"]].rename(

@@ -294,7 +294,7 @@ def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
         if r["q"] == 3:
             strongest[r["h"], r["k"]] = r["w"]
     assert {(i["h"], i["k"]): round(i["fill"], 3) for i in items if i["mark"] == "rect" and "w" in i and "k" in i} == strongest
-    assert {i["q"]: i["fill"] for i in items if i["mark"] == "text" and "q" in i} == {q: 1 if q == 3 else 0.5 for q in word["q"]}
+    assert {i["q"]: i["fill"] for i in items if i["mark"] == "text" and "q" in i} == {q: 1 if q == 3 else 0.7 for q in word["q"]}
     page.mouse("mouseMoved", *at(word["k"][9]))
     assert lines(page.js("items()")) == {link for link in every if link[2] == 9}
     line = max((i for i in items if i["mark"] == "rule"), key=lambda i: i["line"])

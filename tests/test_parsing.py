@@ -21,6 +21,7 @@ from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig, start_run, train
 from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
+from test_trees import fails
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -33,14 +34,6 @@ def short_outputs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parsing, "EXTRA", 12)
         yield
-
-
-def fails(act, *named):
-    with pytest.raises(InputError) as error:
-        act()
-    assert "\n" not in str(error.value)
-    for name in named:
-        assert str(name) in str(error.value), str(error.value)
 
 
 @pytest.fixture(scope="module")
