@@ -67,7 +67,7 @@ TENTH = replace(SMALL, steps=1500, warmup_steps=250, save_every=100)
 GRAMMAR = Experiment("grammar-trees", "the grammar", replace(TINY, d_ff=256), replace(TENTH, steps=2500), tags=True, vocabulary=700,
                      tests=("test", "test_long"), most=1000)
 SHIPPED = replace(TINY, d_model=64, d_ff=192, d_k=16, d_v=16, dropout=0.0)
-CRAFT = Experiment("craft", "CRAFT", replace(TINY, dropout=0.1, pre_norm=True), replace(SMALL, steps=6000), tags=True,
+CRAFT = Experiment("craft", "CRAFT", replace(TINY, dropout=0.1, pre_norm=True), replace(SMALL, steps=12_000), tags=True,
                    vocabulary="craft_tenth", settings="craft_tenth")
 TENTH_OF_IT = replace(CRAFT, share=0.1, training=TENTH)
 SAMPLE = replace(CRAFT, corpus="ptb-sample", trained_on="PTB sample", vocabulary=4000, training=TENTH)
