@@ -12,7 +12,6 @@ __all__ = ['PART', 'Link', 'STACKS', 'LESS', 'DOES', 'CASES', 'CLAIMS', 'MAPS', 
 
 # %% ../nbs/18_attention_heads.ipynb #9c4f99c5
 import re
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +32,7 @@ from .charts import GREY, PALETTE, Shown, show
 from .corpora import Corpus, InputError
 from .grammar import Example, examples, n_words
 from .model import END, START, Transformer
-from .runs import file_digest, make_record, read_json, write_json
+from .runs import file_digest, make_record, read_json, run_program, write_json
 from .translation import Translator, load
 from .vocabulary import WORD_START, Vocabulary, spaced
 
@@ -562,11 +561,7 @@ def main(argv: list[str] | None = None) -> None:
         for name, summary in record["metrics"]["sets"].items():
             print(f"{name}\n{found_table(summary).to_string(index=False)}\n")
 
-    try:
-        tyro.cli(heads, args=argv, prog="python -m annotated_transformer.attention_heads")
-    except InputError as error:
-        print(f"attention_heads: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(heads, "attention_heads", argv)
 
 # %% ../nbs/18_attention_heads.ipynb #b655f840
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

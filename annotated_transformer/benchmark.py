@@ -32,7 +32,7 @@ from .embedding import sinusoids
 from .linear import keep_memory, product
 from .model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from .optimizer import adam
-from .runs import make_record
+from .runs import make_record, run_program
 from .training import Objective, TrainingConfig, training_device, update
 
 # %% ../nbs/20_benchmark.ipynb #d171a6f4
@@ -358,11 +358,7 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--rounds {rounds} --steps {steps}: give 1 or more")
         print(table(run_benchmark(out, chosen, rounds, steps)))
 
-    try:
-        tyro.cli(benchmark, args=argv, prog="python -m annotated_transformer.benchmark")
-    except InputError as error:
-        print(f"benchmark: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(benchmark, "benchmark", argv)
 
 # %% ../nbs/20_benchmark.ipynb #b3551a1a
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

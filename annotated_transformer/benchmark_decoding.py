@@ -29,7 +29,7 @@ from .corpora import InputError
 from .decoding import beam_search, greedy
 from .linear import keep_memory
 from .model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
-from .runs import make_record
+from .runs import make_record, run_program
 from .training import training_device
 
 # %% ../nbs/20_benchmark_decoding.ipynb #c2ee60c0
@@ -278,11 +278,7 @@ def main(argv: list[str] | None = None) -> None:
         write_records(out, [steps_record()])
         print(table(run_benchmark(out, rounds, repeats)))
 
-    try:
-        tyro.cli(benchmark, args=argv, prog="python -m annotated_transformer.benchmark_decoding")
-    except InputError as error:
-        print(f"benchmark: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(benchmark, "benchmark_decoding", argv)
 
 # %% ../nbs/20_benchmark_decoding.ipynb #b56f2b42
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

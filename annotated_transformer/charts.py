@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PALETTE', 'LARGE', 'SCALE', 'GREY', 'VEGA_LITE', 'PAGE', 'figures_dir', 'style', 'packed', 'script', 'Shown', 'show',
-           'text_table']
+           'TextTable']
 
 # %% ../nbs/00_charts.ipynb #be866142
 import os
@@ -147,7 +147,20 @@ def show(chart, name: str | None = None, png: bool = False) -> Shown:
     return shown
 
 # %% ../nbs/00_charts.ipynb #fb7bfe32
-def text_table(frame, name: str):
-    "A pandas DataFrame with its cells and headings at the left, without its index. With `name` its HTML is the same every time."
-    left = [{"selector": "td, th", "props": "text-align: left; white-space: normal"}]
-    return frame.style.hide(axis="index").set_uuid(name).set_table_styles(left)
+class TextTable:
+    "A pandas DataFrame that a notebook shows without its index, cells and headings at the left."
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        def row(tag: str, values) -> str:
+            return "<tr>" + "".join(f'<{tag} style="text-align: left">{escape(str(value))}</{tag}>' for value in values) + "</tr>"
+
+        rows = "".join(row("td", values) for values in self.frame.itertuples(index=False))
+        return f"<table><thead>{row('th', self.frame.columns)}</thead><tbody>{rows}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return self.frame.to_string(index=False)

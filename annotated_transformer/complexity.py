@@ -11,7 +11,6 @@ __all__ = ['HEADS', 'Make', 'LAYERS', 'ROWS', 'UNKNOWN', 'FORMED', 'MEASURED', '
 
 # %% ../nbs/06_why_self_attention.ipynb #0070fdae
 import re
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable
@@ -428,9 +427,7 @@ def checked(device: str, widths: tuple[int, ...], batch: int, n_rounds: int) -> 
 # %% ../nbs/06_why_self_attention.ipynb #1acf83c0
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.complexity`."
-    import tyro
-
-    from annotated_transformer.corpora import InputError
+    from annotated_transformer.runs import run_program
 
     def complexity(out: Path = Path("nbs/results"), device: str = "", widths: tuple[int, ...] = (128, 256, 512), batch: int = 8,
                    rounds: int = 5) -> None:
@@ -449,11 +446,7 @@ def main(argv: list[str] | None = None) -> None:
         """
         run(out, checked(device, widths, batch, rounds), list(widths), batch, rounds)
 
-    try:
-        tyro.cli(complexity, args=argv, prog="python -m annotated_transformer.complexity")
-    except InputError as error:
-        print(f"complexity: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(complexity, "complexity", argv)
 
 # %% ../nbs/06_why_self_attention.ipynb #fe92eb1b
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -34,7 +34,6 @@ import inspect
 import json
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -57,6 +56,7 @@ from .parsing import ALPHA, BEAM, EXTRA, PARSER, PARSER_SEMI
 from .results import GPUS, HOURS, Cell, ResultTable, averaged, cost_by_count, cost_by_time, metric, missing
 from .results import on_wmt, paper_size, parser_cell, power, read_records, results_folder, table_1
 from .results import variation_runs, write_tables
+from .runs import run_program
 from .sweep import command_for
 from .training import PAPER, PRESETS
 from .translation import Translator
@@ -1144,8 +1144,6 @@ def ledger_table(found: dict[str, Found]) -> ResultTable:
 # %% ../nbs/22_results_ledger.ipynb #10bbd936
 def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.ledger`."
-    import tyro
-
     def ledger_of_claims(out: Path = Path("figures/tables"), records: Path | None = None) -> None:
         """Judge the paper's claims from the records and the executed chapters, and write the ledger as HTML, Markdown and LaTeX.
 
@@ -1162,11 +1160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print("\n".join(f"{sum(f.verdict == verdict for f in found.values()):3} {verdict}" for verdict in VERDICTS))
         print(f"{len(written)} files in {out}")
 
-    try:
-        tyro.cli(ledger_of_claims, args=argv, prog="python -m annotated_transformer.ledger")
-    except InputError as error:
-        print(f"ledger: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(ledger_of_claims, "ledger", argv)
 
 # %% ../nbs/22_results_ledger.ipynb #8c387cff
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -23,7 +23,7 @@ from .model import TransformerConfig
 from .parsing import ALPHA, PARSER, PARSER_TRAINING, choose_beam, continue_on, gold_trees, load_parser, parse_trees
 from .parsing import prepare_trees, tree_corpus
 from .pcfg import Pcfg, right_branching
-from .runs import Run, make_record, read_json, write_json
+from .runs import Run, make_record, read_json, run_program, write_json
 from .training import TINY, TrainingConfig, start_run, train
 from .trees import Rules, Tree, score
 from .vocabulary import Vocabulary, load_vocabulary
@@ -409,12 +409,8 @@ def main(argv: list[str] | None = None) -> None:
         if not runs(names, data, folder, out, minutes, scale):
             raise SystemExit(3)
 
-    try:
-        keep_memory()
-        tyro.cli(parsing_runs, args=sys.argv[1:] if argv is None else argv, prog="python -m annotated_transformer.parsing_runs")
-    except InputError as error:
-        print(f"parsing_runs: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    keep_memory()
+    run_program(parsing_runs, "parsing_runs", argv)
 
 # %% ../nbs/19_parsing_runs.ipynb #55e2bb33
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

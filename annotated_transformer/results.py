@@ -15,7 +15,6 @@ __all__ = ['ENTRIES', 'SUPERSCRIPT', 'LATEX', 'EDGE', 'LAYER_OF', 'SUSTAINED', '
 # %% ../nbs/22_results.ipynb #6ac1c0eb
 import html
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -32,7 +31,7 @@ from .complexity import LAYERS, Sizes, count, fit, longest_chain, longest_path
 from .corpora import InputError, writing
 from .model import BASE, BIG, TransformerConfig, count_parameters
 from .parsing_runs import table_4 as parsing_table
-from .runs import read_json
+from .runs import read_json, run_program
 from .training import PRESETS
 from .sweep import command_for
 from .variations import ROWS
@@ -643,8 +642,6 @@ def write_tables(tables: dict[str, ResultTable], out: str | Path, records: str |
 # %% ../nbs/22_results.ipynb #48c013bd
 def main(argv: Iterable[str] | None = None) -> None:
     "`python -m annotated_transformer.results`."
-    import tyro
-
     def results(out: Path = Path("figures/tables"), records: Path | None = None) -> None:
         """Make the tables of the paper from the result records, as HTML, Markdown and LaTeX.
 
@@ -659,11 +656,7 @@ def main(argv: Iterable[str] | None = None) -> None:
         written = write_tables(all_tables(read_records(records)), out, records)
         print(f"{len(written)} files in {out}")
 
-    try:
-        tyro.cli(results, args=argv, prog="python -m annotated_transformer.results")
-    except InputError as error:
-        print(f"results: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(results, "results", argv)
 
 # %% ../nbs/22_results.ipynb #a9c73b14
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import Tensor
 
 from .corpora import Corpus, InputError
-from .runs import Run, average, load_weights, make_record, read_json, write_json
+from .runs import Run, average, load_weights, make_record, read_json, run_program, write_json
 from .scores import bleu
 from .translation import Translator
 
@@ -118,11 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         measure_settings(run, out, data, sentences)
         print(f"Next: read {out}/settings_{run.resolve().name}.json, or execute this chapter again", file=sys.stderr)
 
-    try:
-        tyro.cli(search_settings, args=argv, prog="python -m annotated_transformer.search_settings")
-    except InputError as error:
-        print(f"search_settings: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    run_program(search_settings, "search_settings", argv)
 
 # %% ../nbs/17_search_settings.ipynb #1cad0c38
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
