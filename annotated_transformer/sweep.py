@@ -80,9 +80,11 @@ class Job:
 
     @property
     def command(self) -> str:
+        "What makes the record again, with the threads of this process: sums of floats depend on them."
         rows = (self.row,) if self.row in ROWS else NEEDED[self.row]
         options = {"--scale": self.scale, "--data": self.data, "--seeds": self.seed}
-        return shlex.join(["annotated-transformer", "sweep", *rows, *(str(word) for option in options.items() for word in option)])
+        words = ["annotated-transformer", "sweep", *rows, *(str(word) for option in options.items() for word in option)]
+        return ("" if gpus() else f"OMP_NUM_THREADS={torch.get_num_threads()} ") + shlex.join(words)
 
     def wanted(self) -> Row:
         "The model and the training. Raises InputError where the data has no vocabulary."
@@ -430,7 +432,8 @@ def carry_out(planned: list[Job], at_once: int, until: float) -> None:
     "Do what of a plan is not done, and say what came of it and what to do next. Exit code 1 where a row failed."
     todo = [job for job in planned if not job.record.exists()]
     if kept := len(planned) - len(todo):
-        tell(f"Kept: {kept} of {len(planned)} records in {planned[0].out}")
+        tell(f"Kept: {kept} of {len(planned)} records in {planned[0].out}"
+             "   # to make them again: the same command with --folder again/runs --out again")
     rows = Sweep(todo, at_once)
     went_on = run_sweep(rows, until)
     last = [job for job in measurements(planned) if not job.record.exists() and (job.row != "positions" or runs_of(job))]
@@ -470,8 +473,10 @@ def score_table(jobs: Sequence[Job]) -> str:
 
 
 def command_for(rows: Sequence[str], scale: str = "small") -> str:
-    "The command that fills rows without records."
-    return shlex.join(["annotated-transformer", "sweep", *(rows if len(rows) < len(ROWS) else ()), "--scale", scale])
+    "The commands that fill rows without records: the data (kept where they are there), then the rows."
+    corpus = SCALES[scale].corpus
+    words = ["annotated-transformer", "sweep", *(rows if len(rows) < len(ROWS) else ()), "--scale", scale]
+    return f"annotated-transformer prepare data/{corpus} --corpus {corpus} && {shlex.join(words)}"
 
 # %% ../nbs/17_variations_sweep.ipynb #3ab2a458
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -10,7 +10,7 @@ import pytest
 
 from annotated_transformer import cli, ledger, paper, results
 from annotated_transformer.corpora import InputError
-from annotated_transformer.ledger import AGAINST, CLAIMS, COMPUTE, EXACT, FAILS, HOLDS, OPEN, UNCLEAR, VERDICTS, Evidence, judge
+from annotated_transformer.ledger import AGAINST, BUILT, CLAIMS, COMPUTE, EXACT, FAILS, HOLDS, OPEN, UNCLEAR, VERDICTS, Evidence, judge
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS = ROOT / "nbs"
@@ -136,13 +136,26 @@ def test_what_a_cell_printed_and_asserted(chapter):
     by = lambda check, cell="assert x == 1": judge(claim_of(cell, check), {}, chapter)  # noqa: E731
     assert by(lambda e: ledger.exact(True, e.printed(r"one: (\d)")[1])).ours == "1"
     assert by(lambda e: e.asserted()).verdict == EXACT and by(lambda e: e.asserted()).heading == ""
+    assert by(lambda e: e.asserted("so", BUILT))[:2] == (BUILT, "so")
     with pytest.raises(InputError, match="did not print"):
         by(lambda e: ledger.exact(True, e.printed("three")[0]))
     for cell in ("y = 2", "z = 3"):  # no assertion; an error
-        with pytest.raises(InputError, match="asserts nothing, or failed"):
+        with pytest.raises(InputError, match="asserts nothing, failed, or"):
             by(lambda e: e.asserted(), cell)
     assert judge(claim_of("z = 3"), {}, chapter).heading == "A *heading*"
     assert ledger.place("01_one", "A *heading*") == results.Cell("01_one, A heading", link="01_one.ipynb")
+
+
+def test_a_chapter_without_outputs_proves_nothing(chapter):
+    book = json.loads((chapter / "01_one.ipynb").read_text())
+    for cell in book["cells"][:3]:
+        cell["outputs"] = []
+    (chapter / "01_one.ipynb").write_text(json.dumps(book))
+    assert judge(claim_of("assert x == 1", lambda e: e.asserted()), {}, chapter).verdict == EXACT  # the last cell has an output
+    book["cells"][3]["outputs"] = []
+    (chapter / "01_one.ipynb").write_text(json.dumps(book) + " ")
+    with pytest.raises(InputError, match="was not executed"):
+        judge(claim_of("assert x == 1", lambda e: e.asserted()), {}, chapter)
 
 
 def test_a_record_that_is_missing_leaves_the_claim_open(chapter):
@@ -159,16 +172,18 @@ def verdict(name: str, records: dict) -> str:
     return judge(CLAIMS[name], records, NBS).verdict
 
 
-def wmt(d_model: int, bleu: float) -> dict:
+def wmt(d_model: int, bleu: float, steps: int = 300_000) -> dict:
     return {"run": {"name": "run", "task": "translation", "command": "c", "config": {"model": {"d_model": d_model}},
-                    "metrics": {"bleu_paper/newstest2014_full": bleu},
+                    "metrics": {"bleu_paper/newstest2014_full": bleu, "steps": steps},
                     "data": {"name": "wmt14", "src": "en", "tgt": "de", "splits": {"train": {"pairs": 4_500_000}}}}}
 
 
 def test_runs_on_the_papers_data():
     assert verdict("big_en_de", {}) == COMPUTE and verdict("big_en_de", wmt(512, 28.4)) == COMPUTE  # base is not big
     assert verdict("big_en_de", wmt(1024, 28.2)) == HOLDS and verdict("big_en_de", wmt(1024, 26.0)) == FAILS
-    assert verdict("wmt_pairs", wmt(512, 27.0)) == HOLDS
+    assert verdict("big_en_de", wmt(1024, 30.0)) == HOLDS and verdict("big_en_de", wmt(1024, 26.0, 1000)) == UNCLEAR  # more; shorter
+    assert verdict("twelve_hours", wmt(512, 26.3)) == FAILS and verdict("twelve_hours", wmt(512, 26.5)) == HOLDS  # of all: 26.36
+    assert verdict("wmt_pairs", wmt(512, 27.0)) == HOLDS and verdict("wmt_pairs_fr", wmt(512, 27.0)) == COMPUTE
 
 
 def rows(**bleu: list[float]) -> dict:
@@ -194,6 +209,7 @@ BASE = [30.0, 30.1, 29.9]
                                                     ("learned_positions", {"E": [20.0]}, FAILS),
     ("variants_and_base", {"AOP1": [29.0], "AOP2": [31.0]}, HOLDS),
                                                     ("deeper_is_better", {"C1": [25.0], "C2": [27.0], "C3": [30.0]}, UNCLEAR),
+                                                    ("deeper_is_better", {"C1": [25.0], "C2": [27.0], "C3": [33.0]}, HOLDS),
 ])
 def test_rows_against_the_spread_between_seeds(name, others, expected):
     assert verdict(name, rows(base=BASE, **others)) == expected
@@ -207,30 +223,69 @@ def test_measurements_beside_the_rows():
     def made(name, **metrics):
         return {name: {"name": name, "task": "variation", "hardware": "h", "command": "c", "row": None, "metrics": metrics}}
 
-    assert verdict("beyond_training", made("variation_small_positions",
-                                           **{"perplexity_beyond/sinusoidal": 9.0, "perplexity_beyond/learned": 80.0})) == HOLDS
-    assert verdict("beyond_training", made("variation_small_positions",
-                                           **{"perplexity_beyond/sinusoidal": 90.0, "perplexity_beyond/learned": 80.0})) == FAILS
+    positions = {f"perplexity_{part}/{kind}": 9.0 for part in ("within", "beyond") for kind in ("sinusoidal", "learned")}
+    assert verdict("beyond_training", made("variation_small_positions", **positions)) == UNCLEAR  # one seed of each
     assert verdict("slower_steps", made("variation_small_step_time", **{"ratio/AOP1": 1.3, "ratio/AOP2": 1.25})) == HOLDS
     assert verdict("slower_steps", made("variation_small_step_time", **{"ratio/AOP1": 4.8, "ratio/AOP2": 3.4})) == FAILS
     with pytest.raises(InputError, match="no metric ratio/AOP2"):
         verdict("slower_steps", made("variation_small_step_time", **{"ratio/AOP1": 1.3}))
 
 
-def head(over_untrained, over_shuffled, layer=0, stack="encoder"):
-    return {"stack": stack, "layer": layer, "head": 0, "value": 0.8, "untrained": 0.3, "over_untrained": over_untrained,
-            "over_shuffled": over_shuffled}
+def head(over_untrained, over_shuffled, measure="antecedent", layer=0, number=0):
+    return {"stack": "encoder", "measure": measure, "layer": layer, "head": number, "value": 0.8, "untrained": 0.3,
+            "over_untrained": over_untrained, "over_shuffled": over_shuffled}
 
 
-@pytest.mark.parametrize("found, expected", [
-    ({}, OPEN), ({"encoder/antecedent": head([0.1, 0.2], [0.1, 0.2])}, HOLDS),
-                                             ({"encoder/antecedent": head([0.1, 0.2], None)}, HOLDS),
-    ({"encoder/antecedent": head([-0.1, 0.2], [0.1, 0.2])}, FAILS),
-                                             ({"encoder/antecedent": head([0.1, 0.2], [-0.1, 0.2])}, FAILS)])
-def test_heads(found, expected):
-    record = {"heads_x": {"name": "heads_x", "task": "heads", "data": {"run": "x"},
-                          "metrics": {"sets": {"grammar": {"found": found, "heads": {}}}}}}
-    assert verdict("pronouns", record) == expected and verdict("pronouns", {}) == OPEN
+def heads(found: dict, run: str = "x", margins=((0.1, -0.1), (-0.1, -0.1))) -> dict:
+    "A record of a model's heads; the margins of each head above the controls are the same for all measures."
+    summary = {"found": found, "heads": {key: {"margin_low": [list(layer) for layer in margins]} for key in found}}
+    return {f"heads_{run}": {"name": f"heads_{run}", "task": "heads", "data": {"run": run}, "metrics": {"sets": {"grammar": summary}}}}
+
+
+GOOD, BAD = ([0.1, 0.2], [0.1, 0.2]), ([-0.1, 0.2], [0.1, 0.2])
+
+
+@pytest.mark.parametrize("of_two, expected", [
+    ((GOOD, GOOD), HOLDS), ((GOOD, BAD), UNCLEAR), ((BAD, BAD), FAILS), ((GOOD, ([0.1, 0.2], [-0.1, 0.2])), UNCLEAR),
+    (([0.1, 0.2], None), None)])
+def test_heads(of_two, expected):
+    if expected is None:  # without a control nothing is shown
+        assert verdict("pronouns", heads({"encoder/antecedent": head(*of_two)})) == FAILS
+        return
+    records = {name: record for run, margins in zip("xy", of_two) for name, record in heads({"encoder/antecedent": head(*margins)}, run).items()}
+    assert verdict("pronouns", records) == expected and verdict("pronouns", heads({})) == OPEN == verdict("pronouns", {})
+
+
+def test_many_heads_and_different_ones():
+    constituent = {"encoder/constituent": head(*GOOD)}
+    assert verdict("heads_and_structure", heads(constituent)) == HOLDS  # one of four heads
+    assert verdict("heads_and_structure", heads(constituent, margins=[[0.1] + [-0.1] * 7])) == FAILS  # one of eight
+    same = {f"encoder/{name}": head(*GOOD, name) for name in ("previous", "next")}
+    assert verdict("heads_differ", heads(same)) == FAILS
+    assert verdict("heads_differ", heads(same | {"encoder/next": head(*GOOD, "next", 1)})) == HOLDS
+    assert verdict("heads_differ", heads(same | {"encoder/next": head(*BAD, "next", 1)})) == FAILS  # the other is no better than chance
+
+
+def test_parsers_and_settings():
+    def f1(**values):
+        return {f"parsing_{name}": {"name": f"parsing_{name}", "command": "c", "metrics": metrics} for name, metrics in values.items()}
+
+    def parsers(ours):
+        return f1(craft={"f1_12/test": ours}, ptb_sample={"f1_12/test": ours}, baselines_craft={"f1_pcfg/test_12": 77.0},
+                  baselines_ptb_sample={"f1_pcfg/test_12": 77.0})
+
+    assert [verdict("above_a_grammar", parsers(x)) for x in (81.0, 76.5, 73.0)] == [HOLDS, UNCLEAR, FAILS]
+    semi = lambda alone, more: f1(craft_tenth={"f1/test": alone}, craft_semi={"f1/test": more})  # noqa: E731
+    assert [verdict("machine_parses_help", semi(*x)) for x in ((12.0, 30.0), (80.0, 85.0), (80.0, 79.0), (80.0, 70.0))] == [
+        UNCLEAR, HOLDS, UNCLEAR, FAILS]
+
+    def settings(best, points=12):
+        made = [{"sacrebleu": 30.0, "interval": [29.0, 31.0], "checkpoints": 5, "beam_size": 4, "alpha": 0.6}] * points
+        made[-1] = made[-1] | {"sacrebleu": best}
+        return {"settings_x": {"name": "settings_x", "task": "translation", "command": "c", "metrics": {"points": made}}}
+
+    assert [verdict("chosen_settings", settings(x)) for x in (29.5, 30.5, 31.5)] == [HOLDS, UNCLEAR, FAILS]
+    assert verdict("chosen_settings", settings(29.5, points=5)) == OPEN
 
 
 def test_time_of_layers():
@@ -242,14 +297,14 @@ def test_time_of_layers():
     def made(**seconds):
         return {f"complexity_{name}": layer(name.replace("_", "-"), s) for name, s in seconds.items()}
 
-    assert verdict("faster_below_the_width", {}) == OPEN == verdict("faster_below_the_width", made(GRU=2.0))
-    assert verdict("faster_below_the_width", made(self_attention=1.0, GRU=2.0, LSTM=3.0)) == HOLDS
-    assert verdict("faster_below_the_width", made(self_attention=1.0, GRU=2.0, LSTM=0.5)) == FAILS
+    assert verdict("faster_below_the_width", {}) == OPEN == verdict("faster_below_the_width", made(self_attention=1.0, GRU=2.0, LSTM=2.0))
+    for lstm, expected in ((3.0, HOLDS), (0.5, FAILS), (1.01, UNCLEAR)):
+        assert verdict("faster_below_the_width", made(self_attention=1.0, recurrent=2.0, GRU=2.0, LSTM=lstm)) == expected
 
 
 def test_what_the_paper_contradicts_itself_in(found):
     assert {name for name, f in found.items() if f.verdict == AGAINST} == {
-        "one_number_en_fr", "last_wavelength", "three_kinds", "deeper_in_bleu", "parameter_column", "only_one_better",
+        "one_number_en_fr", "last_wavelength", "three_kinds", "better_and_cheaper", "deeper_in_bleu", "parameter_column", "only_one_better",
                                                                            "heads_of_the_second"}
 
 
