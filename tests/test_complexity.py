@@ -140,6 +140,13 @@ def test_counts_are_the_closed_forms(name, n, d, k, r):
         assert count(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
 
 
+@pytest.mark.parametrize("n, r, rounded", [(20, 7, 24), (16, 7, 16), (17, 7, 24), (5, 1, 6), (3, 15, 16)])
+def test_restricted_attention_counts_full_blocks(n, r, rounded):
+    "The last block of r + 1 queries is filled up: 4·r·n·d holds where r + 1 divides n."
+    found = count(RestrictedAttention(8, 2, r), torch.randn(1, n, 8))
+    assert found["attention"] == 4 * r * rounded * 8 and found["weights"] == 4 * n * 8 * 8
+
+
 def test_counting_registers_nothing():
     from torch.utils.flop_counter import flop_registry
     before = set(flop_registry)
@@ -232,7 +239,7 @@ def test_path_lengths_are_those_of_a_walk(n, k, r):
 def test_centred_dilated_kernels_leave_pairs_apart():
     "The chapter's note: of 16 positions and dilations 1, 3, 9, 27, ... the first and the last never meet; a walk agrees, pair by pair."
     found = path_lengths(lambda s, depth: Convolution(s.d, s.k, dilation=min(s.k**depth, s.n)), Sizes(16, 8, k=3))
-    assert torch.equal(found, brute_force(16, lambda s: (-(3 ** (s - 1)), 0, 3 ** (s - 1)))) and found[-1, 0] == 0
+    assert torch.equal(found, brute_force(16, lambda s: (-(3 ** (s - 1)), 0, 3 ** (s - 1)))) and found[-1, 0] == found[2, 0] == 0
 
 
 @pytest.mark.parametrize("n", [2, 7, 16])

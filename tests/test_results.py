@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,6 +22,7 @@ from annotated_transformer import paper, results
 from annotated_transformer.corpora import InputError
 from annotated_transformer.model import BASE, Transformer
 from annotated_transformer.results import Cell, ResultTable, missing, to_html, to_latex, to_markdown
+from annotated_transformer.sweep import command_for
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "nbs" / "results"
@@ -164,7 +166,7 @@ def test_no_checkout_is_one_line(tmp_path, monkeypatch):
 def test_the_papers_cells_are_the_papers(make, n, columns):
     "Without records: each printed number in its place, each of ours missing with a command, and nothing else."
     ours, theirs = results.frame(make({})), paper.table(n)
-    assert len(ours) == len(theirs)
+    assert len(ours) == len(theirs) + (n == 1)  # the separable convolution is a line of ours
     for column, name in columns.items():
         for shown, value in zip(ours[column], theirs[name]):
             assert pd.isna(value) and not shown or shown == str(value) or float(shown) == float(value)
@@ -188,7 +190,60 @@ def test_table_3_is_filled_by_records():
     steps = found["variation_small_step_time"] | {"metrics": {"ratio/AOP1": 1.4, "ratio/AOP2": 1.2}}
     aop = results.frame(results.appendix_table(found | named(variation("AOP1", 0, 4.9, 33.0), steps)))
     assert list(aop["training time / base's", "ours"]) == ["1.00", "1.40", "1.20"]
+    assert list(aop["training time", "paper"]) == ["12 hours", "16 hours", "16 hours"]
     assert list(aop["BLEU (dev)", "ours"][1:]) == ["33.0", "missing"]
+
+
+def test_captions_say_how_the_small_runs_were_made(monkeypatch):
+    "Taken from the scale itself: another scale, another caption."
+    small = results.SCALES["small"]
+    for make in (results.table_3, results.appendix_table):
+        said = make({}).about
+        assert "Multi30k" in said and "divided by 4" in said and f"{small.training.steps:,} steps" in said and "pre-norm" in said
+        assert "WMT 2014" in make({}, "full").about and "divided" not in make({}, "full").about
+    other = small._replace(divide=8, pre_norm=False, corpus="grammar", training=replace(small.training, steps=77))
+    monkeypatch.setitem(results.SCALES, "small", other)
+    said = results.table_3({}).about
+    assert "divided by 8" in said and "77 steps" in said and "post-norm" in said and "the grammar" in said
+
+
+def test_missing_rows_name_the_sweeps_own_commands():
+    for make in (results.table_3, results.appendix_table):
+        for line in filter(None, make({}).lines):
+            rows = {c.command for c in line if c.command}
+            assert all(command.startswith("annotated-transformer prepare data/multi30k --corpus multi30k && ") for command in rows)
+    assert results.table_3({}).commands[0] == command_for(["base"], "small")
+
+
+def passed(layer: str, seconds: float, **config) -> dict:
+    "The record of a layer's times."
+    config = {"layer": layer, "device": "cpu", "batch": 8, "k": 3, "r": 63} | config
+    passes = [{"n": n, "d": d, "seconds": seconds * n / 512} for n, d in ((512, 256), (256, 512), (512, 512))]
+    return record(f"complexity_{layer}", "complexity", {"passes": passes}, config=config)
+
+
+def test_table_1_says_at_which_sizes_it_was_measured():
+    found = named(passed("self-attention", 0.25, batch=5, r=31), passed("separable convolution", 0.034))
+    table = results.table_1(found)
+    assert "n = d = 512, batches of 5, k = 3, r = 31, a machine" in table.about and "r = 9" in table.about
+    shown = results.frame(table).set_index(("", "Layer type"))
+    assert shown["A training pass", "milliseconds"].tolist() == ["250", "missing", "missing", "missing", "34"]
+    separable = shown.loc["Separable convolution"]
+    assert separable["Complexity per layer", "counted"] == "k·n·d + n·d²" and table.lines[-2] is None
+    assert separable["Maximum path length", "counted"] == "15, 127"  # a centred kernel of 3: one position a layer
+    assert "not measured" in results.table_1({}).about
+
+
+def test_what_is_worked_out_links_to_a_heading_that_is_there(tables):
+    found = {c.link for table in tables.values() for c in table.cells if c.link}
+    assert {link.split(".")[0] for link in found} == {"06_why_self_attention", "17_variations", "22_results"}
+    for link in found:
+        chapter, heading = link.split("#")
+        cells = json.loads((ROOT / "nbs" / chapter).read_text(encoding="utf-8"))["cells"]
+        lines = "".join("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "markdown").splitlines()
+        assert any(re.sub(r"^#+ ", "", line).replace(" ", "-") == heading for line in lines if line.startswith("#")), link
+    counted = [c for line in tables["table_1"].lines if line for c in line[2:7:2]]
+    assert all(c.link and not c.records for c in counted)
 
 
 def translated(name: str, data: str, tgt: str, d_model: int, **metrics) -> dict:
@@ -208,6 +263,35 @@ def test_table_2_takes_a_run_on_the_papers_data_by_its_recipe():
     assert set(shown["BLEU EN-DE", "ours"][:8]) == {""}  # other people's systems
     with pytest.raises(InputError, match="no metric bleu_paper/newstest2014_full"):
         results.table_2(named(translated("ours", "wmt14", "de", 512, **{"sacrebleu/newstest2014_full": 26.5})))
+
+
+def test_table_2_says_how_many_symbols_are_counted():
+    assert "37,000 symbols" in results.table_2({}).about and "EN-FR has 32,000" in results.table_2({}).about
+
+
+def test_our_runs_say_what_they_are_and_how_to_score_them_again():
+    pre, post = (translated(name, "multi30k", tgt, 512, **{"sacrebleu/test": 30.0}) for name, tgt in (("pre", "de"), ("post", "fr")))
+    pre["config"]["model"] |= {"pre_norm": True, "vocab_size": 5000}
+    pre["command"], post["command"] = ("annotated-transformer train runs/x --data data/y", "annotated-transformer demo")
+    table = results.our_runs(named(pre, post))
+    shown = results.frame(table).set_index(("", "run"))
+    assert shown["", "model"].str.split(", ").str[-1].to_dict() == {"pre": "pre-norm", "post": "post-norm"}
+    assert shown["", "data"]["pre"] == "Multi30k, 1,000 pairs"
+    assert shown["cost (FLOPs)", "by time"].tolist() == ["not known"] * 2 and "not known where" in table.about
+    prepare, train, evaluate = table.commands[0].split(" && ")
+    assert prepare == "annotated-transformer prepare data/y --corpus multi30k --vocab-size 5000" and train == pre["command"]
+    assert evaluate == "annotated-transformer evaluate runs/x --split test --record nbs/results/pre.json"
+    assert table.commands[1].startswith("annotated-transformer demo && annotated-transformer evaluate runs/demo/run --split test ")
+
+
+def test_a_test_set_comes_before_newstest2013():
+    scores = {f"sacrebleu/{name}": 4.0 + i for i, name in enumerate(("dev", "newstest2013", "newstest2014_full", "other"))}
+    found = translated("a", "ende", "de", 512, **scores)
+    assert results.on_sets(found) == ["newstest2014_full", "other", "newstest2013"]
+    assert results.on_sets(translated("b", "ende", "de", 512, **{"sacrebleu/dev": 1.0})) == ["dev"]
+    ours = results.cost_points(named(found)).query("kind == 'ours'")
+    assert ours.row.tolist() == ["all free text EN-DE, newstest2014_full"] and ours.bleu.tolist() == [6.0]
+    assert results.frame(results.our_runs(named(found)))["", "scored on"].tolist()[-1] == "newstest2013 (development)"
 
 
 def test_costs_by_hand():
@@ -234,7 +318,7 @@ def test_our_runs_tell_both_bleus_and_both_costs():
     assert shown["BLEU", "the paper's recipe"].to_dict() == {"a": "34.0", "c": "missing", "b": "51.0"}
     by_time, counted = (set(shown["cost (FLOPs)", name]) for name in ("by time", "counted"))
     assert by_time == {"3.0·10¹²"} and counted == {results.power(1000 * results.cost_by_count(BASE, 1.0))}  # 10 s; 1,000 tokens
-    assert set(shown["sacreBLEU's signature", ""]) == {"tok:13a"} and len(results.cost_points(found).query("kind == 'ours'")) == 3
+    assert set(shown["", "sacreBLEU's signature"]) == {"tok:13a"} and len(results.cost_points(found).query("kind == 'ours'")) == 3
 
 
 def test_table_4_and_its_missing_cells():
@@ -307,6 +391,78 @@ def test_any_text_is_text(text):
 def test_signs_of_the_tables_are_known_to_latex(tables):
     for name, table in tables.items():
         assert to_latex(table).isascii(), (name, {sign for sign in to_latex(table) if not sign.isascii()})
+
+
+def latex_rows(text: str) -> tuple[str, list[int]]:
+    "The columns' kinds, a letter each, and how many columns each row between the rules covers."
+    kinds = re.search(r"\\begin\{(?:tabular|longtable)\}\{(.*)\}$", text, re.M)[1]
+    kinds = re.sub(r">\{\\raggedright\\arraybackslash\}p\{[^}]+\}", "p", kinds)
+    rows = [line for line in re.sub(r"\\[&]", "", text).splitlines() if line.endswith(r" \\") and not line.startswith(r"\caption")]
+    spans = [sum(int(span[1]) - 1 if (span := re.match(r"\\multicolumn\{(\d+)\}", part.strip())) else 0 for part in row.split("&"))
+             + row.count("&") + 1 for row in rows]
+    return kinds, spans
+
+
+def balanced(text: str) -> bool:
+    plain, depth, opened = re.sub(r"\\[{}&%$#_]", "", text), 0, []
+    for sign in plain:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if depth < 0:
+            return False
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", plain):
+        if kind == "begin":
+            opened.append(name)
+        elif not opened or opened.pop() != name:
+            return False
+    return depth == 0 and not opened and plain.count("$") % 2 == 0
+
+
+def test_latex_is_whole_and_every_row_covers_every_column(tables):
+    for name, table in tables.items():
+        text = to_latex(table)
+        kinds, spans = latex_rows(text)
+        assert balanced(text) and re.fullmatch("[lcp]+", kinds), name
+        assert len(kinds) == len(table.columns) and set(spans) == {len(kinds)}, name
+        assert rf"\caption*{{\textbf{{{results.latex_text(table.name)}}}: " in text and r"\caption{" not in text
+        for begin, end in re.findall(r"\\cmidrule\(lr\)\{(\d+)-(\d+)\}", text):
+            assert len({group for group, _ in table.columns[int(begin) - 1:int(end)]}) == 1 and int(begin) < int(end)
+        if table.commands:
+            assert rf"What fills the missing cells of {results.latex_text(table.name)}:" in text
+            assert text.count(r"\item ") == len(table.commands)
+    assert r"\resizebox{\textwidth}{!}{\begin{tabular}" in to_latex(tables["table_3"])
+    assert latex_rows(to_latex(tables["table_2_ours"]))[0][-1] == "p"  # the signatures wrap
+    assert r"$O(n^2 \cdot d)$" in to_latex(tables["table_1"]) and r"$O(\log_k(n))$" in to_latex(tables["table_1"])
+
+
+def test_a_long_table_goes_over_pages():
+    line = (Cell("a few words that wrap, " * 9), Cell("06_why_it_is", link="06.ipynb"), missing("train --all"))
+    short, long = (ResultTable("The list", "of n", (("", "a"), ("", "b"), ("", "c")), (line,) * n) for n in (40, 41))
+    assert "longtable" not in to_latex(short) and latex_rows(to_latex(short))[0] == "pcc"
+    text = to_latex(long)
+    kinds, spans = latex_rows(text)
+    assert kinds == "ppp" and set(spans) == {3} and balanced(text) and r"\begin{tabular}" not in text and "resizebox" not in text
+    shares = [float(share) for share in re.findall(r"p\{([\d.]+)\\textwidth\}", text)]
+    assert 0.8 < sum(shares) < 0.9 and shares[0] > shares[1]
+    assert text.count(r"\caption*") == 1 and text.index(r"\caption*") < text.index(r"\endfirsthead") < text.index(r"\endhead")
+    assert r"06\_\allowbreak{}why" in text and r"{results/../06.ipynb}" in text  # a text may break, its link stays whole
+
+
+def test_several_records_are_told_by_their_seeds():
+    runs, others = Cell("8.39", ("row_seed0", "row_seed12")), Cell("5.5·10¹³", ("run", "benchmark"))
+    table = ResultTable("t", "", (("", "a"), ("", "b")), ((runs, others),))
+    page, markdown, latex = to_html(table), to_markdown(table), to_latex(table)
+    assert Page(page).rows[2] == [["8.39 (seeds 0, 12)", 1], ["5.5·10¹³ (records 1, 2)", 1]]
+    assert Page(page).links == [f"results/{name}.json" for name in ("row_seed0", "row_seed12", "run", "benchmark")]
+    assert "8.39 (seeds [0](results/row_seed0.json), [12](results/row_seed12.json)) |" in markdown
+    assert r"8.39 (seeds \href{results/row\_seed0.json}{0}, \href{results/row\_seed12.json}{12})" in latex
+
+
+def test_markdown_has_no_cell_that_reads_as_another_columns_value(tables):
+    lines = to_markdown(results.table_3({})).splitlines()
+    row, = [line for line in lines if "positional embedding" in line]
+    assert row.startswith("| (E): positional embedding instead of sinusoids |  |  |")
+    base, = [line for line in to_markdown(results.table_2({})).splitlines() if "(base model)" in line]
+    assert base.split(" | ")[5:7] == ["**3.3·10¹⁸**"] * 2  # one number for both pairs of languages
 
 
 def test_a_wrong_number_of_cells_is_refused():
