@@ -36,7 +36,7 @@ lab: $(DEVELOP) ## read and run the chapters in JupyterLab
 export: $(DEVELOP) ## write annotated_transformer/ from the chapters
 	@$(RUN) nbdev_export
 
-notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=01_attention)
+notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=10_attention)
 	@$(RUN) jupytext --quiet --sync $$(ls nbs/$(NB).ipynb nbs/$(NB).py 2> /dev/null)
 	@$(RUN) jupytext --quiet --set-kernel python3 nbs/$(NB).ipynb
 	@$(RUN) nbdev_export

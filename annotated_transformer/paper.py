@@ -235,28 +235,28 @@ _MAP = """
 abstract | Abstract                                     | 00_paper
 1        | Introduction                                 | 00_paper
 2        | Background                                   | 00_paper
-3        | Model Architecture                           | 05_model
-3.1      | Encoder and Decoder Stacks                   | 03_layers, 05_model
-3.2      | Attention                                    | 01_attention
-3.2.1    | Scaled Dot-Product Attention                 | 01_attention
-3.2.2    | Multi-Head Attention                         | 01_attention
-3.2.3    | Applications of Attention in our Model       | 03_layers
-3.3      | Position-wise Feed-Forward Networks          | 02_feed_forward
-3.4      | Embeddings and Softmax                       | 04_embedding
-3.5      | Positional Encoding                          | 04_embedding
-4        | Why Self-Attention                           | 06_why_self_attention
-5        | Training                                     | 14_training
-5.1      | Training Data and Batching                   | 08_corpora, 09_vocabulary, 10_batching
-5.2      | Hardware and Schedule                        | 14_training
-5.3      | Optimizer                                    | 11_optimizer
-5.4      | Regularization                               | 12_regularization
-6        | Results                                      | 22_results
-6.1      | Machine Translation                          | 15_decoding, 16_translation
-6.2      | Model Variations                             | 17_variations, 17_variations_sweep, 17_variations_verdicts
-6.3      | English Constituency Parsing                 | 19_parsing
+3        | Model Architecture                           | 14_model
+3.1      | Encoder and Decoder Stacks                   | 12_layers, 14_model
+3.2      | Attention                                    | 10_attention
+3.2.1    | Scaled Dot-Product Attention                 | 10_attention
+3.2.2    | Multi-Head Attention                         | 10_attention
+3.2.3    | Applications of Attention in our Model       | 12_layers
+3.3      | Position-wise Feed-Forward Networks          | 11_feed_forward
+3.4      | Embeddings and Softmax                       | 13_embedding
+3.5      | Positional Encoding                          | 13_embedding
+4        | Why Self-Attention                           | 40_why_self_attention
+5        | Training                                     | 27_training
+5.1      | Training Data and Batching                   | 21_corpora, 22_vocabulary, 23_batching
+5.2      | Hardware and Schedule                        | 27_training
+5.3      | Optimizer                                    | 24_optimizer
+5.4      | Regularization                               | 25_regularization
+6        | Results                                      | 90_results
+6.1      | Machine Translation                          | 30_decoding, 32_translation
+6.2      | Model Variations                             | 50_variations, 51_sweep, 52_verdicts
+6.3      | English Constituency Parsing                 | 72_parsing
 7        | Conclusion                                   | 00_paper
-appendix | Attention Visualizations                     | 18_attention_figures
-appendix | Two Feed-Forward Layers = Attention over Parameters | 02_feed_forward, 17_variations
+appendix | Attention Visualizations                     | 60_attention_figures
+appendix | Two Feed-Forward Layers = Attention over Parameters | 11_feed_forward, 50_variations
 """
 # (number, title, notebooks); "appendix" stands for the two sections that have no number
 _LINES = [[cell.strip() for cell in line.split("|")] for line in _MAP.strip().splitlines()]

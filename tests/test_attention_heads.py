@@ -11,7 +11,7 @@ import torch
 from annotated_transformer import attention_heads as heads
 from annotated_transformer import cli
 from annotated_transformer.attention import MultiHeadAttention
-from annotated_transformer.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences, join,
+from annotated_transformer.experiments.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences, join,
                                                    link_sums, measure_heads, measure_run, phrases, position_sums, sentence_sums,
                                                    shuffled_links, split_words, summarise, text_sentences, word_weights)
 from annotated_transformer.corpora import InputError

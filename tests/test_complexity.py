@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from annotated_transformer import complexity
+from annotated_transformer.experiments import complexity
 from annotated_transformer.attention import MultiHeadAttention, recording
-from annotated_transformer.complexity import (FORMED, GRU, LAYERS, LSTM, MEASURED, ROWS, Convolution, PeakBytes, Recurrent, RestrictedAttention,
+from annotated_transformer.experiments.complexity import (FORMED, GRU, LAYERS, LSTM, MEASURED, ROWS, Convolution, PeakBytes, Recurrent, RestrictedAttention,
                                               SeparableConvolution, Sizes, band_mask, count, crossing, dependency, fit, longest_chain,
                                               longest_path, path_lengths, rounds)
 from annotated_transformer.linear import Linear

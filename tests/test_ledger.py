@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from annotated_transformer import cli, ledger, paper, results
+from annotated_transformer import cli, paper
+from annotated_transformer.experiments import claims as ledger, results
 from annotated_transformer.corpora import InputError
-from annotated_transformer.ledger import AGAINST, BUILT, CLAIMS, COMPUTE, EXACT, FAILS, HOLDS, OPEN, UNCLEAR, VERDICTS, Evidence, judge
+from annotated_transformer.experiments.claims import AGAINST, BUILT, CLAIMS, COMPUTE, EXACT, FAILS, HOLDS, OPEN, UNCLEAR, VERDICTS, Evidence, judge
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS = ROOT / "nbs"
@@ -82,7 +83,7 @@ def test_commands_can_be_given(found):
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="no copy of the paper here")
-@pytest.mark.parametrize("chapter", ["22_results", "22_results_ledger"])
+@pytest.mark.parametrize("chapter", ["90_results", "91_claims"])
 def test_no_words_are_the_papers(chapter):
     words = lambda text: re.findall(r"[a-z0-9]+", text.lower())  # noqa: E731
     theirs, n = words(PAPER.read_text()), 7
@@ -122,12 +123,12 @@ def test_a_claim_whose_cell_is_gone(chapter, cell, chapter_name, said):
 
 def test_the_ledger_notices_each_cell_that_goes(tmp_path):
     "Every cell that a claim names is taken out of its chapter in turn, for one chapter."
-    shutil.copy(NBS / "03_layers.ipynb", tmp_path)
-    book = json.loads((NBS / "03_layers.ipynb").read_text())
-    for claim in (c for c in CLAIMS.values() if c.chapter == "03_layers"):
+    shutil.copy(NBS / "12_layers.ipynb", tmp_path)
+    book = json.loads((NBS / "12_layers.ipynb").read_text())
+    for claim in (c for c in CLAIMS.values() if c.chapter == "12_layers"):
         Evidence({}, tmp_path, claim).cell()
         left = [cell for cell in book["cells"] if claim.cell not in "".join(cell["source"])]
-        (tmp_path / "03_layers.ipynb").write_text(json.dumps({"cells": left}))
+        (tmp_path / "12_layers.ipynb").write_text(json.dumps({"cells": left}))
         with pytest.raises(InputError, match=f"claim {claim.name}"):
             Evidence({}, tmp_path, claim).cell()
 

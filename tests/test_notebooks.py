@@ -151,20 +151,24 @@ def mentions(path: Path) -> Iterator[str]:
 def modules(nbs: Path) -> dict[str, str]:
     "Which chapter exports which module."
     return {match[1]: path.stem for path in sorted(nbs.glob("*.ipynb"))
-            for source in sources(path, "code") if (match := re.search(r"^#\| ?default_exp (\w+)", source, re.M))}
+            for source in sources(path, "code") if (match := re.search(r"^#\| ?default_exp ([\w.]+)", source, re.M))}
 
 
 def imported(source: str, package: str = "annotated_transformer") -> Iterator[str]:
     for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == package:
-            yield from (alias.name for alias in node.names)
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        yield from (name.split(".")[1] for name in names if name.startswith(package + "."))
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        yield from (name.removeprefix(package + ".") for name in names if name.startswith(package + "."))
 
 
 def order(path: Path) -> Iterator[str]:
-    "A slow cell may look ahead: it makes a record, as a run of a later chapter does, for the chapter to read."
-    chapters = modules(path.parent)
+    """Charts are everywhere. The command line imports a later chapter's work when it is asked for it, and a slow cell may look ahead:
+    it makes a record, as a run of a later chapter does, for the chapter to read."""
+    chapters = modules(path.parent) | {"charts": ""}
+    if path.stem.endswith("_command_line"):
+        return
     for source in sources(path, "code"):
         if directives(source) & {"slow", "gpu"}:
             continue
@@ -205,7 +209,7 @@ def exports(root: Path, tmp: Path) -> Iterator[str]:
     shutil.copy(root / "settings.ini", tmp)
     (tmp / package).mkdir()
     subprocess.run([BIN / "nbdev_export"], cwd=tmp, check=True, capture_output=True)
-    there, fresh = ({path.name: path.read_text(encoding="utf-8") for path in (folder / package).glob("*.py")} for folder in (root, tmp))
+    there, fresh = ({path.name: path.read_text(encoding="utf-8") for path in (folder / package).rglob("*.py")} for folder in (root, tmp))
     for name in sorted(there.keys() | fresh.keys()):
         if there.get(name) != fresh.get(name):
             what = "is missing" if name not in there else "has no chapter" if name not in fresh else "is not what its chapter exports"

@@ -18,11 +18,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import paper, results
+from annotated_transformer import paper
+from annotated_transformer.experiments import results
 from annotated_transformer.corpora import InputError
 from annotated_transformer.model import BASE, Transformer
-from annotated_transformer.results import Cell, ResultTable, missing, to_html, to_latex, to_markdown
-from annotated_transformer.sweep import command_for
+from annotated_transformer.experiments.results import Cell, ResultTable, missing, to_html, to_latex, to_markdown
+from annotated_transformer.experiments.sweep import command_for
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "nbs" / "results"
@@ -236,7 +237,7 @@ def test_table_1_says_at_which_sizes_it_was_measured():
 
 def test_what_is_worked_out_links_to_a_heading_that_is_there(tables):
     found = {c.link for table in tables.values() for c in table.cells if c.link}
-    assert {link.split(".")[0] for link in found} == {"06_why_self_attention", "17_variations", "22_results"}
+    assert {link.split(".")[0] for link in found} == {"40_why_self_attention", "50_variations", "90_results"}
     for link in found:
         chapter, heading = link.split("#")
         cells = json.loads((ROOT / "nbs" / chapter).read_text(encoding="utf-8"))["cells"]
@@ -497,7 +498,7 @@ def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
                  if not (saved / path.name).exists() or (saved / path.name).read_bytes() != path.read_bytes()]
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=22_results"
+    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=90_results"
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from annotated_transformer import search_settings
+from annotated_transformer.experiments import search_settings
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, InputError, grammar_corpus
 from annotated_transformer.runs import Run
 from annotated_transformer.scores import bleu
-from annotated_transformer.search_settings import PAPER, development_set, main, measure_settings, settings
+from annotated_transformer.experiments.search_settings import PAPER, development_set, main, measure_settings, settings
 from annotated_transformer.training import TINY, TrainingConfig, start_run, train
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import BytePairVocabulary

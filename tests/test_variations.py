@@ -10,15 +10,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from annotated_transformer import cli, sweep
+from annotated_transformer import cli
+from annotated_transformer.experiments import sweep
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.runs import Run
 from annotated_transformer.model import Transformer, count_parameters
-from annotated_transformer.sweep import Job, measurements, plan
+from annotated_transformer.experiments.sweep import Job, measurements, plan
 from annotated_transformer.translation import load
-from annotated_transformer.variations import ROWS, SCALES, scaled
-from annotated_transformer.verdicts import compared, variation_records
+from annotated_transformer.experiments.variations import ROWS, SCALES, scaled
+from annotated_transformer.experiments.verdicts import compared, variation_records
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("variations")  # one after the other: they start processes of their own
