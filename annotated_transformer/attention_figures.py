@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .charts import GREY, PALETTE, Shown, show
-from .corpora import InputError
+from .files import InputError
 from .model import UNKNOWN
 from .translation import Translator
 from .vocabulary import SPECIALS, WORD_START

@@ -23,7 +23,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from .corpora import Corpus, InputError, writing
+from .corpora import Corpus
+from .files import InputError, writing
 from .model import END, PAD, START
 from .vocabulary import Vocabulary
 

@@ -35,14 +35,15 @@ from tyro.conf import Positional, arg
 from . import corpora, translation
 from .attention_figures import head_view
 from .batching import encode_corpus, encoded_so_far
-from .corpora import Corpus, InputError
+from .corpora import Corpus
+from .files import InputError, file_digest, write_json
 from .export import export_run
 from .linear import keep_memory
 from .model import TransformerConfig
 from .parsing import ALPHA, BEAM, TREES, Parser, escape, load_parser, parse_corpus
 from .parsing import PRESETS as PARSERS
 from .parsing import prepare_trees, source_line, tokenise, tree_corpus
-from .runs import Run, file_digest, make_record, write_json
+from .runs import Run, make_record
 from .scores import Score, moses, moses_languages, score
 from .experiments.sweep import carry_out, gpus, plan
 from .training import PRESETS as TRANSLATORS

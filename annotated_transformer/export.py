@@ -17,7 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
-from .corpora import InputError, building
+from .corpora import building
+from .files import InputError
 from .decoding import NEVER
 from .embedding import sinusoids
 from .layers import EPSILON

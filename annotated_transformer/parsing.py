@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from . import translation
 from .batching import encode_corpus, encoded_so_far
-from .corpora import Cleaning, Corpus, InputError, Pair, build, check_file, existing, make_recipe, progress
+from .corpora import Cleaning, Corpus, Pair, build, check_file, existing, make_recipe, progress
+from .files import InputError
 from .corpora import sentence_digest
 from .model import BASE
 from .runs import Run

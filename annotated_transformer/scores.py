@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
-from .corpora import InputError
+from .files import InputError
 from .regularization import Quality
 
 # %% ../nbs/31_scores.ipynb #caa19516

@@ -32,11 +32,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .batching import Batch, ParallelCorpus, Sequences
-from .corpora import Corpus, InputError
+from .corpora import Corpus
+from .files import InputError, read_json, write_json
 from .model import BASE, BIG, BIG_EN_FR, Transformer, TransformerConfig
 from .optimizer import adam, learning_rate, set_rate
 from .regularization import Quality, linear_cross_entropy, quality, quality_sums, target_hidden
-from .runs import Run, make_record, read_json, write_json
+from .runs import Run, make_record
 from .vocabulary import load_vocabulary
 
 # %% ../nbs/27_training.ipynb #07598522

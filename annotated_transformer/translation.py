@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .attention import recording
 from .batching import Batch, batch_indices, pad
-from .corpora import InputError
+from .files import InputError
 from .decoding import Hypothesis, beam_search
 from .model import END, PAD, START, Transformer
 from .regularization import Quality, measure

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .charts import GREY, PALETTE, Shown, show
-from .corpora import InputError, check_file, lines
+from .corpora import check_file, lines
+from .files import InputError
 
 # %% ../nbs/70_trees.ipynb #48e90533
 class Bracket(NamedTuple):

@@ -19,7 +19,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import compress
 from pathlib import Path
 
-from .corpora import Corpus, InputError, writing
+from .corpora import Corpus
+from .files import InputError, writing
 from .model import END, PAD, START, UNKNOWN
 
 # %% ../nbs/22_vocabulary.ipynb #d0ab1af0

@@ -28,7 +28,8 @@ from tqdm import tqdm
 
 from annotated_transformer.batching import ParallelCorpus, padding_share
 from annotated_transformer.corpora import Corpus
-from annotated_transformer.runs import make_record, origin, write_json
+from annotated_transformer.files import write_json
+from annotated_transformer.runs import make_record, origin
 
 LANGUAGES = ("en", "de")
 SPLITS = ("train", "dev", "test")

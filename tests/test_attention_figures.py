@@ -19,7 +19,7 @@ from annotated_transformer.attention import recording
 from annotated_transformer.attention_figures import LEAST, MOST, figure_3, figure_4, figure_5, head_view, labels, links
 from annotated_transformer.attention_figures import matrix_view, most_unlike, overview, views, word_places
 from annotated_transformer.charts import Shown
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.translation import Translator, load
 
 SENTENCE = "The cow that my sister could see is old, but it plays."

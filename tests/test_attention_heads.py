@@ -14,7 +14,7 @@ from annotated_transformer.attention import MultiHeadAttention
 from annotated_transformer.experiments.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences, join,
                                                    link_sums, measure_heads, measure_run, phrases, position_sums, sentence_sums,
                                                    shuffled_links, split_words, summarise, text_sentences, word_weights)
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.grammar import parse, realise
 from annotated_transformer.model import END
 from annotated_transformer.translation import load

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from annotated_transformer import batching, cli
 from annotated_transformer.batching import (ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines,
                                             encoded_so_far, pad, padding_share)
-from annotated_transformer.corpora import Corpus, InputError, file_corpus
+from annotated_transformer.corpora import Corpus, file_corpus
+from annotated_transformer.files import InputError
 from annotated_transformer.model import END, PAD, START
 from annotated_transformer.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 

@@ -13,7 +13,8 @@ import warnings
 import pytest
 
 from annotated_transformer import cli, grammar
-from annotated_transformer.runs import Run, file_digest
+from annotated_transformer.files import file_digest
+from annotated_transformer.runs import Run
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import load_vocabulary
 
@@ -471,7 +472,7 @@ def test_no_pickle_is_opened(copy, capsys):
     "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
     import pickle
 
-    from annotated_transformer.runs import file_digest
+    from annotated_transformer.files import file_digest
 
     class Evil:
         def __reduce__(self):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import (Cleaning, Corpus, InputError, file_corpus, grammar_corpus, hold_out, lines, multi30k,
-                                           normalise, report, wmt14, writing)
+from annotated_transformer.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, lines, multi30k, normalise, report, wmt14
+from annotated_transformer.files import InputError, writing
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from annotated_transformer import cli, export, grammar
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.decoding import NEVER, greedy
 from annotated_transformer.export import export_run, symbols_of
 from annotated_transformer.model import BASE, END, PAD, START, Transformer

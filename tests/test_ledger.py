@@ -10,7 +10,7 @@ import pytest
 
 from annotated_transformer import cli, paper
 from annotated_transformer.experiments import claims as ledger, results
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.experiments.claims import AGAINST, BUILT, CLAIMS, COMPUTE, EXACT, FAILS, HOLDS, OPEN, UNCLEAR, VERDICTS, Evidence, judge
 
 ROOT = Path(__file__).resolve().parent.parent

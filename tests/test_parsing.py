@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from annotated_transformer import cli, grammar, parsing
 from annotated_transformer.experiments import parsing_runs
-from annotated_transformer.corpora import Corpus, InputError
+from annotated_transformer.corpora import Corpus
+from annotated_transformer.files import InputError
 from annotated_transformer.parsing import Parser, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
 from annotated_transformer.pcfg import Pcfg, count_rules, right_branching
 from annotated_transformer.runs import Run

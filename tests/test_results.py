@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer import paper
 from annotated_transformer.experiments import results
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.model import BASE, Transformer
 from annotated_transformer.experiments.results import Cell, ResultTable, missing, to_html, to_latex, to_markdown
 from annotated_transformer.experiments.sweep import command_for

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated_transformer import cli, corpora, grammar
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.model import BASE
 from annotated_transformer.regularization import Quality
 from annotated_transformer.runs import Run

@@ -7,7 +7,8 @@ import pytest
 
 from annotated_transformer.experiments import search_settings
 from annotated_transformer.batching import encode_corpus
-from annotated_transformer.corpora import Corpus, InputError, grammar_corpus
+from annotated_transformer.corpora import Corpus, grammar_corpus
+from annotated_transformer.files import InputError
 from annotated_transformer.runs import Run
 from annotated_transformer.scores import bleu
 from annotated_transformer.experiments.search_settings import PAPER, development_set, main, measure_settings, settings

@@ -20,8 +20,9 @@ import torch
 
 from annotated_transformer import training
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
-from annotated_transformer.corpora import InputError, grammar_corpus
-from annotated_transformer.runs import Run, file_digest, write_json
+from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.files import InputError, file_digest, write_json
+from annotated_transformer.runs import Run
 from annotated_transformer.training import TINY, Progress, TrainingConfig, divide, start_run, train, updates
 from annotated_transformer.vocabulary import BytePairVocabulary
 

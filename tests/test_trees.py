@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import InputError
+from annotated_transformer.files import InputError
 from annotated_transformer.trees import (COLLINS, Rules, Tree, clean, compare, evalb_table, linearise, read_rules, read_tree, read_trees, restore,
                                          score, score_files)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import InputError, file_corpus
+from annotated_transformer.corpora import file_corpus
+from annotated_transformer.files import InputError
 from annotated_transformer.model import END, PAD, START, UNKNOWN
 from annotated_transformer.vocabulary import (BytePairVocabulary, WordPieceVocabulary, drawn_lines, kept_vocabulary,
                                               learn_vocabulary, load_vocabulary, spaced)

@@ -29,10 +29,11 @@ from torch import Tensor
 from ..attention import recording
 from ..batching import batch_indices, pad
 from ..charts import GREY, PALETTE, Shown, show
-from ..corpora import Corpus, InputError
+from ..corpora import Corpus
+from ..files import InputError, file_digest, read_json, write_json
 from ..grammar import Example, examples, n_words
 from ..model import END, START, Transformer
-from ..runs import file_digest, make_record, read_json, run_program, write_json
+from ..runs import make_record, run_program
 from ..translation import Translator, load
 from ..vocabulary import WORD_START, Vocabulary, spaced
 

@@ -27,7 +27,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from ..batching import Batch
-from ..corpora import InputError, writing
+from ..files import InputError, writing
 from ..embedding import sinusoids
 from ..linear import keep_memory, product
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from .benchmark import marian, peak_bytes, write_records
-from ..corpora import InputError
+from ..files import InputError
 from ..decoding import beam_search, greedy
 from ..linear import keep_memory
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig

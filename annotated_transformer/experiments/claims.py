@@ -49,7 +49,7 @@ import torch
 from .. import grammar, paper
 from ..attention import attention
 from .complexity import LAYERS, Sizes, count, dependency, longest_chain, longest_path
-from ..corpora import InputError
+from ..files import InputError
 from ..embedding import SharedEmbedding, sinusoids
 from ..feed_forward import FeedForward, ParameterAttention
 from ..model import BASE, BIG, BIG_EN_FR, Transformer, count_parameters

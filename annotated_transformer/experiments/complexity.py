@@ -387,7 +387,8 @@ def crossing(lengths: list[int], ours: list[float], other: list[float]) -> float
 # %% ../../nbs/40_why_self_attention.ipynb #c4042fc5
 def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: dict, seconds: dict[str, float]) -> None:
     "Write a record for each layer to the folder `out`."
-    from annotated_transformer.runs import make_record, write_json
+    from annotated_transformer.files import write_json
+    from annotated_transformer.runs import make_record
 
     out.mkdir(parents=True, exist_ok=True)
     for name, found in passes.items():
@@ -413,7 +414,7 @@ def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) ->
 # %% ../../nbs/40_why_self_attention.ipynb #be7b2152
 def checked(device: str, widths: tuple[int, ...], batch: int, n_rounds: int) -> str:
     "The device to measure on. Raises InputError where an option is wrong."
-    from annotated_transformer.corpora import InputError
+    from annotated_transformer.files import InputError
 
     there = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     if device and device not in there:

@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..corpora import Corpus, InputError
+from ..corpora import Corpus
+from ..files import InputError, read_json, write_json
 from ..linear import keep_memory
 from ..model import TransformerConfig
 from ..parsing import ALPHA, PARSER, PARSER_TRAINING, choose_beam, continue_on, gold_trees, load_parser, parse_trees
 from ..parsing import prepare_trees, tree_corpus
 from ..pcfg import Pcfg, right_branching
-from ..runs import Run, make_record, read_json, run_program, write_json
+from ..runs import Run, make_record, run_program
 from ..training import TINY, TrainingConfig, start_run, train
 from ..trees import Rules, Tree, score
 from ..vocabulary import Vocabulary, load_vocabulary
@@ -299,7 +300,7 @@ def tested_on(e: Experiment) -> str:
 
 def run_digest(run: Run) -> str:
     "What a score depends on: the averaged weights."
-    from annotated_transformer.runs import file_digest
+    from annotated_transformer.files import file_digest
     return file_digest(run.folder / "averaged.safetensors")[:16]
 
 

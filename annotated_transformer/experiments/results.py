@@ -31,10 +31,10 @@ import torch
 from .. import paper
 from .benchmark import step_flops
 from .complexity import LAYERS, Sizes, count, fit, longest_chain, longest_path
-from ..corpora import InputError, writing
+from ..files import InputError, read_json, writing
 from ..model import BASE, BIG, TransformerConfig, count_parameters
 from .parsing_runs import table_4 as parsing_table
-from ..runs import read_json, run_program
+from ..runs import run_program
 from ..training import PRESETS
 from .sweep import command_for
 from .variations import ROWS, SCALES

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..corpora import Corpus, InputError
-from ..runs import Run, average, load_weights, make_record, read_json, run_program, write_json
+from ..corpora import Corpus
+from ..files import InputError, read_json, write_json
+from ..runs import Run, average, load_weights, make_record, run_program
 from ..scores import bleu
 from ..translation import Translator
 

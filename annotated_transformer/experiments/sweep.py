@@ -32,11 +32,12 @@ import torch
 import torch.nn.functional as F
 
 from ..batching import ParallelCorpus, batch_indices, pad
-from ..corpora import Corpus, InputError
+from ..corpora import Corpus
+from ..files import InputError, read_json, write_json
 from ..linear import keep_memory
 from ..model import PAD, START, Transformer
 from ..optimizer import adam
-from ..runs import Run, command_line, make_record, read_json, write_json
+from ..runs import Run, command_line, make_record
 from ..training import Objective, native_precision, share, start_run, stop_signals, train, training_device, update
 from ..translation import Translator, evaluate, load
 from .variations import ROWS, SCALES, Row, scaled, work

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..paper import table
-from ..runs import read_json
+from ..files import read_json
 from .variations import ROWS
 
 # %% ../../nbs/52_verdicts.ipynb #f4453639
