@@ -42,8 +42,10 @@ notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, execut
 	@$(RUN) nbdev_export
 	@mkdir -p build && echo "executing nbs/$(NB).ipynb"
 	@$(RUN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
-		'--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' nbs/$(NB).ipynb 2> build/execute.log \
+		'--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' \
+		'--ClearMetadataPreprocessor.preserve_cell_metadata_mask={"tags", "jupyter"}' nbs/$(NB).ipynb 2> build/execute.log \
 		|| { cat build/execute.log >&2; exit 1; }
+	@$(RUN) python .ci/tidy.py
 	@$(RUN) nbdev_clean
 	@$(RUN) nbdev_export
 	@$(MAKE) -s readme

@@ -4,6 +4,7 @@ Each check returns its complaints, which say what to run or to change. The secon
 way that the checks are there to find, and sees them find it.
 """
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -17,6 +18,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+_spec = importlib.util.spec_from_file_location("tidy", ROOT / ".ci" / "tidy.py")
+tidy = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tidy)
 KERNEL = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}}
 # a path of somebody's machine, not a part of an address on the web
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|tmp|work|private|var|opt|usr|mnt|srv)/[\w.]+|[A-Z]:\\\\?Users|site-packages")
@@ -24,6 +28,19 @@ MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|tmp|work|private|var
 HOSTS = [".".join(host) for host in (
     ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("deb", "debian", "org"),
     ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("crates", "io"), ("proxy", "golang", "org"))]
+LINES = 25  # a cell's, its directives not counted
+# chapters whose long cells are still to be split, and that still open with code: names leave these lists, and none comes in
+LONG = {
+    "00_paper", "10_attention", "11_feed_forward", "12_layers", "13_embedding", "14_model", "15_model_figures", "16_fast",
+    "20_grammar", "21_corpora", "22_vocabulary", "23_batching", "25_regularization", "26_runs", "27_training", "30_decoding",
+    "31_scores", "32_translation", "33_export", "34_command_line", "40_why_self_attention", "50_variations", "51_sweep",
+    "52_verdicts", "53_search_settings", "60_attention_figures", "61_attention_heads", "70_trees", "71_pcfg", "72_parsing",
+    "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding", "94_charts",
+}
+CODE_FIRST = {"26_runs", "51_sweep", "52_verdicts"}
+EVERYWHERE = {"charts", "files"}  # modules that any chapter may import
+# chapters that may import later ones: the first shows the whole before its parts; the command line imports what it is asked to run
+LOOKS_AHEAD = {"01_at_a_glance", "34_command_line"}
 
 
 def read(path: Path) -> dict:
@@ -164,10 +181,9 @@ def imported(source: str, package: str = "annotated_transformer") -> Iterator[st
 
 
 def order(path: Path) -> Iterator[str]:
-    """Charts are everywhere. The command line imports a later chapter's work when it is asked for it, and a slow cell may look ahead:
-    it makes a record, as a run of a later chapter does, for the chapter to read."""
-    chapters = modules(path.parent) | {"charts": ""}
-    if path.stem.endswith("_command_line"):
+    "A slow cell may look ahead: it makes a record, as a run of a later chapter does, for the chapter to read."
+    chapters = modules(path.parent) | dict.fromkeys(EVERYWHERE, "")
+    if path.stem in LOOKS_AHEAD:
         return
     for source in sources(path, "code"):
         if directives(source) & {"slow", "gpu"}:
@@ -175,6 +191,27 @@ def order(path: Path) -> Iterator[str]:
         for module in imported(source):
             if chapters.get(module, "") > path.stem:
                 yield f"it imports {module}, of the later chapter {chapters[module]}"
+
+
+def short(path: Path) -> Iterator[str]:
+    if path.stem in LONG:
+        return
+    for cell in read(path)["cells"]:
+        lines = [line for line in text(cell["source"]).splitlines() if not line.startswith("#|")]
+        if cell["cell_type"] == "code" and len(lines) > LINES:
+            yield f"cell {cell['id']} ({lines[0]}) has {len(lines)} lines, more than {LINES}: split it, one idea a cell"
+
+
+def prose_first(path: Path) -> Iterator[str]:
+    "A chapter says what it is about before the first code that a reader sees."
+    if path.stem in CODE_FIRST:
+        return
+    for cell in read(path)["cells"][1:]:
+        if cell["cell_type"] == "markdown":
+            return
+        if not tidy.to_fold(cell):
+            yield f"code comes before prose (cell {cell['id']}): say first what the chapter is about, or fold the cell with the tag hide-input"
+            return
 
 
 def selections(path: Path) -> Iterator[str]:
@@ -197,7 +234,7 @@ def selections(path: Path) -> Iterator[str]:
                 yield f"a chart's selection sits on a line with points, which JupyterLab cannot draw: give the points a layer (cell {cell['id']})"
 
 
-CHAPTER_CHECKS = [opening, executed, clean, portable, size, charts, selections, links, mentions, order]
+CHAPTER_CHECKS = [opening, executed, clean, portable, size, charts, selections, links, mentions, order, short, prose_first]
 
 
 # --- the whole checkout --------------------------------------------------------------------------------------------------------------
@@ -209,7 +246,8 @@ def exports(root: Path, tmp: Path) -> Iterator[str]:
     shutil.copy(root / "settings.ini", tmp)
     (tmp / package).mkdir()
     subprocess.run([BIN / "nbdev_export"], cwd=tmp, check=True, capture_output=True)
-    there, fresh = ({path.name: path.read_text(encoding="utf-8") for path in (folder / package).rglob("*.py")} for folder in (root, tmp))
+    there, fresh = ({str(path.relative_to(folder / package)): path.read_text(encoding="utf-8") for path in (folder / package).rglob("*.py")}
+                    for folder in (root, tmp))
     for name in sorted(there.keys() | fresh.keys()):
         if there.get(name) != fresh.get(name):
             what = "is missing" if name not in there else "has no chapter" if name not in fresh else "is not what its chapter exports"
@@ -232,6 +270,15 @@ def contents(root: Path, tmp: Path) -> Iterator[str]:
     for path in sorted((root / "nbs").glob("[0-9]*.ipynb")):
         if f"]({path.name})" not in index:
             yield f"index.ipynb has no link to {path.name}: add it to the map of chapters"
+
+
+def tidied(root: Path, tmp: Path) -> Iterator[str]:
+    chapters = tidy.read(root / "nbs")
+    for path, nb in chapters.items():
+        if (wanted := tidy.tidied(path, chapters)["cells"]) == nb["cells"]:
+            continue
+        what = "line of links" if wanted[-1] != nb["cells"][-1] else "folded cells"
+        yield f"the {what} of {path.name} is not what .ci/tidy.py writes; run: .venv/bin/python .ci/tidy.py"
 
 
 def pattern(node: ast.AST) -> str | None:
@@ -293,7 +340,7 @@ def records(root: Path, tmp: Path) -> Iterator[str]:
             yield f"nbs/results/{path.name} names a path of the machine that wrote it: {found}"
 
 
-CHECKOUT_CHECKS = [exports, readme, contents, figures, registries, records]
+CHECKOUT_CHECKS = [exports, readme, contents, tidied, figures, registries, records]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "nbs").glob("*.ipynb")), ids=lambda path: path.stem)
@@ -341,13 +388,14 @@ def good(tmp_path_factory) -> Path:
     for name in ("settings.ini", "Makefile"):
         shutil.copy(ROOT / name, root)
     write(root / "nbs/00_one.ipynb", markdown("# One\n> The first chapter.", 1), code("#| default_exp one", 2),
-          code("#| export\ndef one() -> int:\n    return 1", 3), code("assert one() == 1\nprint(one())", 4, printed("1")))
+          markdown("One is one.", 5), code("#| export\ndef one() -> int:\n    return 1", 3), code("assert one() == 1\nprint(one())", 4, printed("1")))
     write(root / "nbs/01_two.ipynb", markdown("# Two\n> The second chapter.", 1), code("#| default_exp two", 2),
           code("#| export\nfrom annotated_transformer.one import one", 3), markdown("## A picture\nAs in [one](00_one.ipynb#One), `00_one`.", 4),
           code('show(chart, "bars")', 5, CHART), code("print(one() + 1)", 6, printed("2")))
     write(root / "nbs/index.ipynb", markdown("# All\n> Two chapters.", 1), markdown("[One](00_one.ipynb), [two](01_two.ipynb), "
           "[the picture](01_two.ipynb#A-picture), ![bars](../figures/bars.svg), [the web](https://example.com/home/x/)", 2),
           code("print(3)", 3, printed("3")))
+    tidy.main(root / "nbs")
     (root / "figures/bars.svg").write_text("<svg/>")
     (root / "nbs/results/run.json").write_text('{"command": "train runs/x --data ../shared/data"}')
     subprocess.run([BIN / "nbdev_export"], cwd=root, check=True, capture_output=True)
@@ -378,10 +426,10 @@ def replaced(name: str, old: str, new: str) -> Callable:
 
 
 def edited(**changes) -> Callable:
-    "Change the last cell of the second chapter."
+    "Change the last cell of code of the second chapter (the line of links comes after it)."
     def change(root: Path):
         nb = read(root / "nbs/01_two.ipynb")
-        nb["cells"][-1] |= changes
+        nb["cells"][-2] |= changes
         write(root / "nbs/01_two.ipynb", *nb["cells"])
     return change
 
@@ -415,6 +463,13 @@ FAULTS = {
     "a chapter that is not there": (mentions, replaced("nbs/01_two.ipynb", "`00_one`", "`00_won`")),
     "an import from a later chapter": (order, replaced("nbs/00_one.ipynb", "return 1", "from annotated_transformer.two import one")),
     "the same, otherwise written": (order, replaced("nbs/00_one.ipynb", "assert one() == 1", "from annotated_transformer import two")),
+    "a long cell": (short, edited(source=["print(1)\n"] * 26)),
+    "code before prose": (prose_first, lambda root: write(root / "nbs/00_one.ipynb", markdown("# One\n> x", 1), code("assert 1", 2))),
+    "a cell of imports that is not folded": (tidied, replaced("nbs/00_one.ipynb", '"source_hidden": true', '"source_hidden": false')),
+    "a folded cell without its tag": (tidied, replaced("nbs/01_two.ipynb", '"hide-input"', '"hide"')),
+    "a cell folded by hand": (tidied, edited(metadata={"jupyter": {"source_hidden": True}})),
+    "a line of links with an old title": (tidied, replaced("nbs/01_two.ipynb", "[One](00_one.ipynb) ·", "[Won](00_one.ipynb) ·")),
+    "a chapter without its line of links": (tidied, replaced("nbs/00_one.ipynb", "[Contents](index.ipynb) · ", "")),
     "a stale export": (exports, replaced("nbs/00_one.ipynb", "return 1", "return 2")),
     "a module edited by hand": (exports, replaced("annotated_transformer/one.py", "return 1", "return 2")),
     "a module without a chapter": (exports, lambda root: (root / "annotated_transformer/three.py").write_text("")),

@@ -1,0 +1,82 @@
+"""Folds what a reader need not see, and links every chapter to its neighbours: python .ci/tidy.py (make notebooks calls it).
+
+Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those that carry the tag `hide-input`. JupyterLab
+folds a cell by its metadata `jupyter.source_hidden`, MyST-NB and Jupyter Book by that tag, so a folded cell has both. A chapter ends on
+one line of links: the chapter before it, the contents, the chapter after it, in the order of their numbers. Only what is not so yet is
+written, so that a second run changes nothing.
+"""
+import ast
+import json
+import re
+from pathlib import Path
+
+CONTENTS = "[Contents](index.ipynb)"
+
+
+def text(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def only_imports(source: str) -> bool:
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return False
+    return bool(body) and all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in body)
+
+
+def to_fold(cell: dict) -> bool:
+    directed = re.search(r"^#\| ?(default_exp|hide)( |$)", text(cell), re.M)
+    return "hide-input" in cell["metadata"].get("tags", []) or bool(directed) or only_imports(text(cell))
+
+
+def folded(cell: dict) -> dict:
+    "A code cell with the metadata that it is to have; tags of other kinds stay."
+    kept = {key: value for key, value in cell["metadata"].items() if key not in ("jupyter", "tags")}
+    tags = [tag for tag in cell["metadata"].get("tags", []) if tag != "hide-input"]
+    if to_fold(cell):
+        kept["jupyter"] = {"source_hidden": True}
+        tags = ["hide-input", *tags]
+    return {**cell, "metadata": {**kept, **({"tags": tags} if tags else {})}}
+
+
+def title(nb: dict) -> str:
+    return text(nb["cells"][0]).split("\n")[0].removeprefix("# ")
+
+
+def links(path: Path, chapters: dict[Path, dict]) -> str:
+    "The line at a chapter's end. `chapters` are all of them, in order."
+    order = list(chapters)
+    place = order.index(path)
+    before = [f"← [{title(chapters[p])}]({p.name})" for p in order[max(place - 1, 0) : place]]
+    after = [f"[{title(chapters[p])}]({p.name}) →" for p in order[place + 1 : place + 2]]
+    return " · ".join([*before, CONTENTS, *after])
+
+
+def is_links(cell: dict) -> bool:
+    return cell["cell_type"] == "markdown" and CONTENTS in text(cell) and "\n" not in text(cell).strip()
+
+
+def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
+    "The chapter at `path` with its folds and its links."
+    nb = chapters[path]
+    cells = [folded(cell) if cell["cell_type"] == "code" else cell for cell in nb["cells"] if not is_links(cell)]
+    found = [cell for cell in nb["cells"] if is_links(cell)]
+    last = found[0] if found else {"cell_type": "markdown", "id": "links", "metadata": {}}
+    return {**nb, "cells": [*cells, {**last, "source": [links(path, chapters)]}]}
+
+
+def read(nbs: Path) -> dict[Path, dict]:
+    "The chapters in the order of their numbers."
+    return {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(nbs.glob("[0-9]*.ipynb"))}
+
+
+def main(nbs: Path) -> None:
+    chapters = read(nbs)
+    for path in chapters:
+        if (nb := tidied(path, chapters)) != chapters[path]:
+            path.write_text(json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(__file__).resolve().parent.parent / "nbs")
