@@ -19,7 +19,7 @@ setup(
     url=cfg["git_url"],
     keywords=cfg["keywords"],
     packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
-    package_data={cfg["lib_path"]: ["pretrained/**/*"]},
+    package_data={cfg["lib_path"]: ["pretrained/**/*", "data/**/*", "experiments/*.toml"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require={"dev": cfg["dev_requirements"].split(), "export": cfg["export_requirements"].split()},
