@@ -45,6 +45,7 @@ from .parsing import PRESETS as PARSERS
 from .parsing import prepare_trees, source_line, tokenise, tree_corpus
 from .runs import Run, make_record
 from .scores import Score, moses, moses_languages, score
+from .sources import mixed_corpus
 from .experiments.sweep import carry_out, gpus, plan
 from .training import PRESETS as TRANSLATORS
 from .training import TrainingConfig, process_group, rank, start_run, summed
@@ -110,12 +111,14 @@ def prepare(
     train: tuple[Path, ...] = (),
     dev: tuple[Path, ...] = (),
     test: tuple[Path, ...] = (),
+    sources: Path | None = None,
     vocab_size: int | None = None,
     vocabulary: Literal["bpe", "word-pieces"] = "bpe",
     holdout: int = 1000,
     max_words: int = 250,
     max_ratio: float = 9.0,
     strict: bool = False,
+    drop_overlap: bool = False,
     tags: bool = False,
     extra: Path | None = None,
     extra_weight: float = 1.0,
@@ -140,12 +143,14 @@ def prepare(
         train: two aligned text files, plain or .gz, or one tab-separated file
         dev: the same for development (held out from --train where not given)
         test: the same for testing (held out from --train where not given)
+        sources: a TOML file that names many sources, each with a weight, in place of --train, --dev and --test
         vocab_size: symbols in the shared vocabulary (a usual number for the corpus where not given)
         vocabulary: byte pairs (the paper's EN-DE) or word pieces (its EN-FR)
         holdout: source sentences held out where --dev or --test is not given
         max_words: a longer training line is left out
         max_ratio: so is one whose side is so many times longer than the other
         strict: odd training lines are errors instead of being left out and counted
+        drop_overlap: leave out training pairs that share a sentence with dev or test (counted in any case)
         tags: in a treebank's sequences, each word's tag instead of XX
         extra: a file of trees that a machine parsed, to be mixed into a treebank's training text
         extra_weight: what one of those counts beside one of the treebank's
@@ -161,20 +166,24 @@ def prepare(
         raise InputError(f"--src {src} --tgt {tgt}: {corpus} goes from {fixed[0]} to {fixed[1]}")
     kept = (folder / "corpus.json").exists() and not overwrite
     cleaning = {"max_words": max_words, "max_ratio": max_ratio, "strict": strict, "overwrite": overwrite}
-    if corpus == "files":
+    if sources is not None:
+        if corpus != "files" or train or dev or test:
+            raise InputError(f"--sources {sources}: it names all texts: leave out --corpus, --train, --dev and --test")
+        made = mixed_corpus(folder, sources, src, tgt, **cleaning)
+    elif corpus == "files":
         if not train:
             raise InputError(
                 "--train: name two aligned files or one tab-separated file, or choose another --corpus"
             )
         made = corpora.file_corpus(
-            folder, src, tgt, train, dev or None, test or None, holdout=holdout, **cleaning
+            folder, src, tgt, train, dev or None, test or None, holdout=holdout, drop_overlap=drop_overlap, **cleaning
         )
     elif corpus == "grammar":
         made = corpora.grammar_corpus(folder, overwrite=overwrite)
     elif corpus == "multi30k":
-        made = corpora.multi30k(folder, source, src, tgt, strict=strict, overwrite=overwrite)
+        made = corpora.multi30k(folder, source, src, tgt, strict=strict, drop_overlap=drop_overlap, overwrite=overwrite)
     else:
-        made = corpora.wmt14(folder, tgt, source, **cleaning)
+        made = corpora.wmt14(folder, tgt, source, drop_overlap=drop_overlap, **cleaning)
     if kept:
         say(f"Kept: the text in {folder}")
     learn_and_encode(

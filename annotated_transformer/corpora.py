@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['Pair', 'REASONS', 'WMT14_PAIRS', 'Corpus', 'open_corpus', 'lines', 'check_file', 'two_files', 'one_file', 'is_table',
-           'read_pairs', 'check_paths', 'progress', 'normalise', 'Cleaning', 'sentence_digest', 'hold_out', 'reasons',
-           'write_split', 'former', 'settle', 'building', 'build', 'make_recipe', 'existing', 'report',
+           'read_pairs', 'check_paths', 'progress', 'normalise', 'Cleaning', 'sentence_digest', 'hold_out',
+           'sentence_key', 'KnownSentences', 'reasons', 'new_counts', 'whole_set', 'Selection', 'write_split', 'copies',
+           'write_train', 'former', 'settle', 'building', 'build', 'make_recipe', 'existing', 'report',
            'grammar_corpus', 'check_languages', 'from_files', 'file_corpus', 'find_pairs', 'hub_pairs', 'first_line',
            'multi30k', 'sacrebleu_files', 'select_lines', 'training_stems', 'newstest', 'wmt14']
 
@@ -22,7 +23,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from pathlib import Path
 
 import annotated_transformer
@@ -207,7 +208,8 @@ def progress(total: int | None, unit: str, what: str):
     return tqdm(total=total, unit=unit, unit_scale=True, desc=what, leave=False, disable=None)
 
 # %% ../nbs/21_corpora.ipynb #233345aa
-REASONS = {"empty": "empty on one side", "long": "over-long", "ratio": "out of proportion", "held_out": "held out"}
+REASONS = {"empty": "empty on one side", "long": "over-long", "ratio": "out of proportion", "held_out": "held out",
+           "overlap": "with a sentence of dev or a test set"}
 
 
 def normalise(text: str) -> str:
@@ -280,35 +282,107 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
     return splits, held
 
 # %% ../nbs/21_corpora.ipynb #f92307fd
+def sentence_key(text: str) -> str:
+    "A normalised sentence without its case and without the punctuation at its end: what two sentences share that count as the same."
+    return text.casefold().rstrip(" .,:;!?…\"'“”„‘’»«")
+
+
+class KnownSentences:
+    "The sentences of the development and test sets, by side."
+
+    def __init__(self):
+        self.src, self.tgt = set(), set()
+
+    def add(self, src: str, tgt: str):
+        self.src |= {sentence_key(src)} - {""}
+        self.tgt |= {sentence_key(tgt)} - {""}
+
+    def share(self, src: str, tgt: str) -> bool:
+        "Whether either side of a pair is among them."
+        return sentence_key(src) in self.src or sentence_key(tgt) in self.tgt
+
+# %% ../nbs/21_corpora.ipynb #45339a1e
 def reasons(counts: dict[str, int]) -> str:
     "Counts by reason, in words; an empty string where all are 0."
     return ", ".join(f"{n:,} {REASONS[why]}" for why, n in counts.items() if n)
 
-# %% ../nbs/21_corpora.ipynb #57cebfc8
-def write_split(folder: Path, split: str, langs: tuple[str, str], pairs: Iterable[Pair], cleaning: Cleaning,
-                held: set[int] = frozenset()) -> dict:
-    "Write a split's two files; returns its facts. Odd pairs, and those with a source in `held`, are left out of train."
-    train, read, words = split == "train", 0, [0, 0]
-    dropped, odd = dict.fromkeys(REASONS, 0), dict.fromkeys(["empty", "long", "ratio"], 0)
-    sums = [hashlib.sha256(), hashlib.sha256()]
-    with open(folder / f"{split}.{langs[0]}", "wb") as a, open(folder / f"{split}.{langs[1]}", "wb") as b:
-        for read, (src, tgt, why) in enumerate(cleaning.clean(pairs), 1):
-            if train and held and not why and sentence_digest(src) in held:
+
+def new_counts() -> dict:
+    "What is counted of a split, or of a source of the training text, as it is read."
+    return {"read": 0, "dropped": dict.fromkeys(REASONS, 0), "odd": dict.fromkeys(REASONS, 0)}
+
+
+def whole_set(pairs: Iterable[Pair], cleaning: Cleaning, known: KnownSentences, counts: dict) -> Iterator[tuple[str, str]]:
+    "All pairs of a development or test set. Each is remembered in `known`, the odd ones are counted."
+    for src, tgt, why in cleaning.clean(pairs):
+        counts["read"] += 1
+        if why:
+            counts["odd"][why] += 1
+        known.add(src, tgt)
+        yield src, tgt
+
+# %% ../nbs/21_corpora.ipynb #f5ef112a
+@dataclass
+class Selection:
+    "Which training pairs stay: none that is odd, has a source in `held`, or (with `drop_overlap`) shares a sentence with `known`."
+
+    cleaning: Cleaning
+    held: set[int] = frozenset()
+    known: KnownSentences | None = None
+    drop_overlap: bool = False
+
+    def of(self, pairs: Iterable[Pair], counts: dict) -> Iterator[tuple[str, str]]:
+        "The pairs that stay; `counts` says how many were read, and why others were left out."
+        for src, tgt, why in self.cleaning.clean(pairs):
+            counts["read"] += 1
+            if not why and self.held and sentence_digest(src) in self.held:
                 why = "held_out"
+            if not why and self.known and self.known.share(src, tgt):
+                counts["odd"]["overlap"] += not self.drop_overlap
+                why = "overlap" if self.drop_overlap else None
             if why:
-                (dropped if train else odd)[why] += 1
-            if why and train:
-                continue
-            for side, (text, file) in enumerate(((src, a), (tgt, b))):
+                counts["dropped"][why] += 1
+            else:
+                yield src, tgt
+
+# %% ../nbs/21_corpora.ipynb #168ed4f7
+def write_split(folder: Path, split: str, langs: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> dict:
+    "Write a split's two files; returns its pairs, words and digests."
+    sums, words, number = [hashlib.sha256(), hashlib.sha256()], [0, 0], 0
+    with open(folder / f"{split}.{langs[0]}", "wb") as a, open(folder / f"{split}.{langs[1]}", "wb") as b:
+        for number, pair in enumerate(pairs, 1):
+            for side, (text, file) in enumerate(zip(pair, (a, b))):
                 line = text.encode() + b"\n"
                 file.write(line)
                 sums[side].update(line)
                 words[side] += text.count(" ") + bool(text)
-    if read == sum(dropped.values()):
-        raise InputError(f"{split}: of {read:,} pairs none is left ({reasons(dropped) or 'nothing was read'}): "
-                         "check the files, max_words, max_ratio and holdout")
-    return {"pairs": read - sum(dropped.values()), "src_words": words[0], "tgt_words": words[1], "read": read,
-            "dropped": dropped, "odd": odd, "sha256": {lang: s.hexdigest() for lang, s in zip(langs, sums)}}
+    return {"pairs": number, "src_words": words[0], "tgt_words": words[1],
+            "sha256": {lang: s.hexdigest() for lang, s in zip(langs, sums)}}
+
+# %% ../nbs/21_corpora.ipynb #2f29a2dc
+def copies(src: str, tgt: str, weight: float) -> int:
+    "How often a pair occurs at a weight: as its whole part says, and once more for as many pairs as its fraction says."
+    return int(weight + sentence_digest(f"{src}\t{tgt}") / 2**64)
+
+
+def write_train(folder: Path, langs: tuple[str, str], sources: dict[str, Iterable[Pair]], weights: dict[str, float],
+                selection: Selection) -> dict:
+    "Write the training split from its sources; returns its facts, those of each source among them."
+    by_source = {name: {"weight": weights[name]} | new_counts() | {"pairs": 0} for name in sources}
+
+    def weighted():
+        for name, pairs in sources.items():
+            for pair in selection.of(pairs, by_source[name]):
+                times = copies(*pair, weights[name])
+                by_source[name]["pairs"] += times
+                yield from repeat(pair, times)
+
+    facts = write_split(folder, "train", langs, weighted()) | new_counts()
+    for counts in by_source.values():
+        facts["read"] += counts["read"]
+        for what in ("dropped", "odd"):
+            facts[what] = {why: n + counts[what][why] for why, n in facts[what].items()}
+    return facts | ({"sources": by_source} if len(by_source) > 1 else {})
 
 # %% ../nbs/21_corpora.ipynb #84c86fb6
 def former(folder: Path) -> Path:
@@ -348,13 +422,28 @@ def building(folder: Path):
         shutil.rmtree(new, ignore_errors=True)
 
 # %% ../nbs/21_corpora.ipynb #ee429078
-def build(folder, name: str, langs: tuple[str, str], recipe: dict, streams: dict[str, Iterable[Pair]],
-          cleaning: Cleaning, held: set[int] = frozenset(), gold: dict[str, list[dict]] | None = None) -> Corpus:
-    "Write the pairs of `streams`, by split, as a corpus. Where a stream raises InputError nothing is written."
+def build(folder, name: str, langs: tuple[str, str], recipe: dict, streams: dict[str, Iterable[Pair]], cleaning: Cleaning,
+          held: set[int] = frozenset(), gold: dict[str, list[dict]] | None = None, drop_overlap: bool | None = None,
+          weights: dict[str, float] | None = None) -> Corpus:
+    """Write the pairs of `streams`, by split, as a corpus. Where a stream raises InputError nothing is written.
+
+    With `weights`, `streams["train"]` holds the pairs of each source. `drop_overlap` None: overlap is not looked for.
+    """
     splits = dict.fromkeys(sorted(streams, key=lambda split: {"train": 0, "dev": 1}.get(split, 2)))
+    known = KnownSentences()
     with building(Path(folder)) as new:
         for split in reversed(splits):  # train last: what is wrong with the short ones shows at once
-            splits[split] = write_split(new, split, langs, streams[split], cleaning, held)
+            if split == "train":
+                selection = Selection(cleaning, held, None if drop_overlap is None else known, bool(drop_overlap))
+                sources = streams["train"] if weights else {name: streams["train"]}
+                facts = write_train(new, langs, sources, weights or {name: 1}, selection)
+            else:
+                counts = new_counts()
+                facts = write_split(new, split, langs, whole_set(streams[split], cleaning, known, counts)) | counts
+            if not facts["pairs"]:
+                raise InputError(f"{split}: of {facts['read']:,} pairs none is left ({reasons(facts['dropped']) or 'nothing was read'}): "
+                                 "check the files, max_words, max_ratio and holdout")
+            splits[split] = facts
         for split, records in (gold or {}).items():
             with open(new / f"{split}.gold.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -401,6 +490,8 @@ def report(corpus: Corpus) -> str:
             rows.append(f"{split}: left out of {facts['read']:,} pairs: {left_out}")
         if odd := reasons(facts["odd"]):
             rows.append(f"{split}: kept, though odd: {odd}")
+        rows += [f"  {name}: {source['read']:,} pairs, {source['pairs']:,} with weight {source['weight']:g}"
+                 for name, source in facts.get("sources", {}).items()]
     return "\n".join(rows)
 
 # %% ../nbs/21_corpora.ipynb #a45f6fa1
@@ -434,7 +525,7 @@ def check_languages(src: str, tgt: str):
 # %% ../nbs/21_corpora.ipynb #308368fc
 def from_files(folder, name: str, langs: tuple[str, str], files: dict[str, list], cleaning: Cleaning, overwrite: bool, *,
                rows: dict[str, Iterable[Pair]] | None = None, held_out: dict[str, int] | None = None,
-               subsets: dict[str, tuple[str, Path]] | None = None) -> Corpus:
+               subsets: dict[str, tuple[str, Path]] | None = None, drop_overlap: bool = False) -> Corpus:
     """A corpus of `files` (paths by split) and `rows` (pairs by split, where a library gives them).
 
     `held_out`: sizes of splits to take from train. `subsets`: the split that each is part of, and a file of line numbers.
@@ -442,7 +533,8 @@ def from_files(folder, name: str, langs: tuple[str, str], files: dict[str, list]
     rows, subsets, held_out, held = rows or {}, subsets or {}, held_out or {}, frozenset()
     check_languages(*langs)
     check_paths(files | {split: [path] for split, (_, path) in subsets.items()})
-    recipe = make_recipe(name, cleaning, files, langs=list(langs), held_out=held_out, others=[*rows, *subsets])
+    recipe = make_recipe(name, cleaning, files, langs=list(langs), held_out=held_out, others=[*rows, *subsets],
+                         drop_overlap=drop_overlap)
     if found := existing(folder, recipe, overwrite):
         return found
     with progress(None, "B", name) as bar:
@@ -456,12 +548,12 @@ def from_files(folder, name: str, langs: tuple[str, str], files: dict[str, list]
         if held_out:
             chosen, held = hold_out(read("train"), held_out, cleaning)
             streams |= chosen
-        return build(folder, name, langs, recipe, streams, cleaning, held)
+        return build(folder, name, langs, recipe, streams, cleaning, held, drop_overlap=drop_overlap)
 
 # %% ../nbs/21_corpora.ipynb #466b87f1
 def file_corpus(folder, src: str, tgt: str, train: list, dev: list | None = None, test: list | None = None, *,
                 holdout: int = 1000, max_words: int = 250, max_ratio: float = 9.0, strict: bool = False,
-                overwrite: bool = False, name: str | None = None) -> Corpus:
+                drop_overlap: bool = False, overwrite: bool = False, name: str | None = None) -> Corpus:
     """A corpus of your own files, plain or gzip; each split is a list of paths as `read_pairs` takes them.
 
     Where `dev` or `test` is not given, `holdout` source sentences are taken from train for it, and none of them stays.
@@ -473,7 +565,7 @@ def file_corpus(folder, src: str, tgt: str, train: list, dev: list | None = None
     if held_out and holdout < 1:
         raise InputError(f"holdout {holdout}: give at least 1, or files for {' and '.join(held_out)}")
     return from_files(folder, name or Path(folder).resolve().name, (src, tgt), files,
-                      Cleaning(max_words, max_ratio, strict), overwrite, held_out=held_out)
+                      Cleaning(max_words, max_ratio, strict), overwrite, held_out=held_out, drop_overlap=drop_overlap)
 
 # %% ../nbs/21_corpora.ipynb #9e7d210c
 def find_pairs(folder, src: str, tgt: str) -> dict[str, list[Path]]:
@@ -517,7 +609,7 @@ def first_line(error: BaseException) -> str:
 
 # %% ../nbs/21_corpora.ipynb #4d719839
 def multi30k(folder, source=None, src: str = "en", tgt: str = "de", *, strict: bool = False,
-             overwrite: bool = False) -> Corpus:
+             drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
     """Multi30k: train, dev, and each test set under its own name (test_2016_flickr, ...).
 
     `source`: a folder with train.en, val.en, test_2016_flickr.en ..., and the same for the other language, plain or gzip.
@@ -538,7 +630,8 @@ def multi30k(folder, source=None, src: str = "en", tgt: str = "de", *, strict: b
                 raise InputError(f"{source} has no {stem}.{src} with {stem}.{tgt}: "
                                  "give as source the folder that holds Multi30k's files")
             files["dev" if stem == "val" else stem] = found[stem]
-    return from_files(folder, "multi30k", (src, tgt), files, Cleaning(strict=strict), overwrite, rows=rows)
+    return from_files(folder, "multi30k", (src, tgt), files, Cleaning(strict=strict), overwrite, rows=rows,
+                      drop_overlap=drop_overlap)
 
 # %% ../nbs/21_corpora.ipynb #a6874a85
 WMT14_PAIRS = {"de": 4_508_785, "fr": 40_836_715}  # training pairs on the Hugging Face Hub
@@ -583,7 +676,7 @@ def newstest(found: dict[str, list[Path]], year: int, tgt: str) -> list[Path] | 
 
 # %% ../nbs/21_corpora.ipynb #463a9af4
 def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_ratio: float = 9.0, strict: bool = False,
-          overwrite: bool = False) -> Corpus:
+          drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
     """WMT 2014 from English: dev is newstest2013, the test splits newstest2014_full and (German) newstest2014_filtered_2737.
 
     `source`: a folder with training text, which is train.en with train.de (or .fr), or else every aligned pair of files
@@ -607,4 +700,5 @@ def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_rat
             subsets[f"newstest2014_{path.name.split('.')[-2]}"] = ("newstest2014_full", path)
     elif tgt == "de":
         files["newstest2014_filtered_2737"] = sacrebleu_files("wmt14", "en-de")
-    return from_files(folder, "wmt14", ("en", tgt), files, cleaning, overwrite, rows=rows, subsets=subsets)
+    return from_files(folder, "wmt14", ("en", tgt), files, cleaning, overwrite, rows=rows, subsets=subsets,
+                      drop_overlap=drop_overlap)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, lines, multi30k, normalise, report, wmt14
 from annotated_transformer.files import InputError, writing
+from annotated_transformer.sources import mixed_corpus
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
 
@@ -35,6 +36,11 @@ def put_pairs(folder: Path, stem: str, pairs, langs=("en", "de"), zipped: bool =
 def tree(folder: Path) -> dict:
     "Everything under a folder, with the files' contents."
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def counted(counts: dict) -> dict:
+    "The counts that are not 0."
+    return {why: n for why, n in counts.items() if n}
 
 
 @pytest.fixture
@@ -86,8 +92,8 @@ def test_odd_pairs_are_left_out_of_train_and_kept_elsewhere(tmp_path):
                          dev=put_pairs(tmp_path, "d", PAIRS + odd), test=put_pairs(tmp_path, "t", PAIRS[:1]))
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert list(corpus.pairs("train")) == PAIRS
-    assert train["read"] == 26 and train["dropped"] == {"empty": 3, "long": 2, "ratio": 1, "held_out": 0}
-    assert dev["pairs"] == 26 and dev["odd"] == {"empty": 3, "long": 2, "ratio": 1} and not sum(dev["dropped"].values())
+    assert train["read"] == 26 and counted(train["dropped"]) == {"empty": 3, "long": 2, "ratio": 1}
+    assert dev["pairs"] == 26 and counted(dev["odd"]) == {"empty": 3, "long": 2, "ratio": 1} and not sum(dev["dropped"].values())
     assert list(corpus.pairs("dev"))[20:23] == [("", "leer"), ("leer", ""), ("", "")]
     assert "left out of 26 pairs: 3 empty on one side, 2 over-long, 1 out of proportion" in report(corpus)
 
@@ -145,6 +151,88 @@ def test_held_out_sentences_leave_training_with_all_their_translations(tmp_path)
     assert corpus.splits["train"]["dropped"]["held_out"] == 30
     kept = file_corpus(tmp_path / "out2", "en", "de", put_pairs(tmp_path, "a", many), dev=put_pairs(tmp_path, "d", PAIRS), holdout=5)
     assert kept.splits["test"]["pairs"] == 5 and kept.splits["train"]["pairs"] == 135 and kept.splits["dev"]["pairs"] == 20
+
+
+# --- sentences on both sides -------------------------------------------------------------------------------------------------
+
+def test_overlap_is_counted_and_dropped_on_request(tmp_path):
+    "By either side, whatever the case and the last punctuation; what is alike on the other language's side is no overlap."
+    shared = [("The Number 3", "anders"), ("other", "die zahl 4!"), ("die Zahl 5 .", "the number 5 ."), ("?", ".")]
+    files = dict(train=put_pairs(tmp_path, "a", [("apart", "getrennt")] + shared), dev=put_pairs(tmp_path, "d", PAIRS + [("!", "...")]),
+                 test=put_pairs(tmp_path, "t", PAIRS[:2]))
+    told = file_corpus(tmp_path / "told", "en", "de", **files)
+    assert told.splits["train"]["pairs"] == 5 and counted(told.splits["train"]["odd"]) == {"overlap": 2}
+    assert "train: kept, though odd: 2 with a sentence of dev or a test set" in report(told)
+    dropped = file_corpus(tmp_path / "dropped", "en", "de", **files, drop_overlap=True)
+    assert list(dropped.pairs("train")) == [("apart", "getrennt"), *shared[2:]]
+    assert counted(dropped.splits["train"]["dropped"]) == {"overlap": 2} and not counted(dropped.splits["train"]["odd"])
+
+
+@pytest.fixture
+def mixture(tmp_path):
+    "A sources file and what it names."
+    put_pairs(tmp_path / "texts", "news", [(f"news {i}", f"Neues {i}") for i in range(10)] + [("number 1", "DIE ZAHL 1"), ("", "x")], zipped=True)
+    put(tmp_path / "texts" / "talk.tsv", "".join(f"talk {i // 2}\tRede {i}\n" for i in range(200)))
+    put_pairs(tmp_path, "dev", PAIRS[:3])
+    put_pairs(tmp_path, "test", PAIRS)
+    put(tmp_path / "first.indices", "0\n2\n")
+    return put(tmp_path / "sources.toml", """
+[train.news]
+files = ["texts/news.en.gz", "texts/news.de.gz"]
+weight = 2
+[train.talk]
+files = ["texts/talk.tsv"]
+weight = 0.5
+holdout = 5
+[dev]
+files = ["dev.en", "dev.de"]
+[test.newstest]
+files = ["test.en", "test.de"]
+[test.newstest_first]
+files = ["test.en", "test.de"]
+lines = "first.indices"
+""")
+
+
+def test_sources_are_mixed_by_weight(tmp_path, mixture):
+    corpus = mixed_corpus(tmp_path / "out", mixture)
+    assert list(corpus.splits) == ["train", "dev", "newstest", "newstest_first", "test_talk"]
+    assert list(corpus.pairs("newstest_first")) == [PAIRS[0], PAIRS[2]] and corpus.splits["test_talk"]["pairs"] == 5
+    train, facts = list(corpus.pairs("train")), corpus.splits["train"]
+    assert train[:20] == [(f"news {i}", f"Neues {i}") for i in range(10) for _ in range(2)]
+    talk, held = train[20:], {src for src, _ in corpus.pairs("test_talk")}
+    assert len(set(talk)) == len(talk) == facts["sources"]["talk"]["pairs"] and 60 < len(talk) < 130
+    assert not held & {src for src, _ in talk}
+    assert counted(facts["dropped"]) == {"empty": 1, "held_out": 10, "overlap": 1} and facts["read"] == 212
+    assert facts["pairs"] == len(train) and facts["sources"]["news"]["weight"] == 2
+    assert mixed_corpus(tmp_path / "out", mixture) == corpus  # kept
+    assert mixed_corpus(tmp_path / "again", mixture).digest == corpus.digest
+    put(mixture, mixture.read_text().replace("weight = 2", "weight = 3"))
+    with pytest.raises(InputError, match="of other files or options"):
+        mixed_corpus(tmp_path / "out", mixture)
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ("weight = 2", "weight = 0", "train news: weight = 0: give a number above 0"),
+    ("weight = 2", 'weight = "2"', "train news: weight = 2: give"),
+    ("weight = 2", "wieght = 2", "train news: wieght is not known: give files, holdout, weight"),
+    ("holdout = 5", "holdout = -1", "train talk: holdout = -1"),
+    ("holdout = 5", "holdout = 500", "has 100 different source sentences"),
+    ("[dev]", "[develop]", r"\[develop\]: the tables are"),
+    ("[test.newstest]", "[test.dev]", "'dev' cannot be a name"),
+    ("[test.newstest]", "[test.test_talk]", "'test_talk' cannot be a name"),
+    ('files = ["dev.en", "dev.de"]', "files = 3", "dev dev: give files"),
+    ('files = ["dev.en", "dev.de"]', 'files = ["dev.en", "nowhere.de"]', "nowhere.de does not exist"),
+    ('files = ["dev.en", "dev.de"]', 'files = ["texts/talk.tsv"]', "talk.tsv is given twice"),
+    ('lines = "first.indices"', 'lines = "none.indices"', "none.indices does not exist"),
+    ("[dev]", "[dev", "not TOML"),
+])
+def test_what_is_wrong_in_a_sources_file(tmp_path, mixture, old, new, said):
+    put(mixture, mixture.read_text().replace(old, new, 1))
+    before = tree(tmp_path)
+    with pytest.raises(InputError, match=said) as error:
+        mixed_corpus(tmp_path / "out", mixture)
+    assert "\n" not in str(error.value) and tree(tmp_path) == before
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------------------------
@@ -454,11 +542,11 @@ def test_wmt14_counts_what_cleaning_left_out(tmp_path, tgt):
     corpus = wmt14(tmp_path / "out", tgt, folder)
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert (train["read"], train["pairs"]) == (46, 40)
-    assert train["dropped"] == {"empty": 3, "long": 1, "ratio": 2, "held_out": 0}
-    assert dev["pairs"] == 6 and dev["odd"] == {"empty": 0, "long": 1, "ratio": 1}  # kept whole
+    assert counted(train["dropped"]) == {"empty": 3, "long": 1, "ratio": 2}
+    assert dev["pairs"] == 6 and counted(dev["odd"]) == {"long": 1, "ratio": 1}  # kept whole
     assert "train: left out of 46 pairs: 3 empty on one side, 1 over-long, 2 out of proportion" in report(corpus)
     closer = wmt14(tmp_path / "closer", tgt, folder, max_words=5, max_ratio=1.5)
-    assert closer.splits["train"]["dropped"] == {"empty": 3, "long": 3, "ratio": 0, "held_out": 0}
+    assert counted(closer.splits["train"]["dropped"]) == {"empty": 3, "long": 3}
 
 
 def test_wmt14_streams_from_the_hub(tmp_path, hub, sacrebleu_cache, monkeypatch):
