@@ -9,11 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sacrebleu.metrics import BLEU
 
 from annotated_transformer import cli
 from annotated_transformer.experiments import sweep
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, grammar_corpus
+from annotated_transformer.files import file_digest
 from annotated_transformer.runs import Run
 from annotated_transformer.model import Transformer, count_parameters
 from annotated_transformer.experiments.sweep import Job, measurements, plan
@@ -99,13 +101,26 @@ def test_records_have_what_the_tables_need(killed, data):
         assert record["name"] == f"variation_tiny_{row}_seed{seed}" and (record["task"], record["row"]) == ("variation", row)
         assert record["config"]["model"]["positions"] == model.positions and record["config"]["training"]["seed"] == seed
         assert record["config"]["search"] == {"beam_size": 4, "alpha": 0.6} and record["metrics"]["averaged_checkpoints"] == 1
-        assert {"sacrebleu/dev", "bleu_paper/dev", "chrf/dev", "accuracy"} <= set(record["metrics"])
+        assert {"sacrebleu/dev", "bleu_paper/dev", "chrf/dev", "accuracy", "perplexity/train"} <= set(record["metrics"])
         assert record["metrics"]["parameters"] == count_parameters(model) and record["metrics"]["steps"] == training.steps
         assert record["command"].startswith(f"OMP_NUM_THREADS=1 annotated-transformer sweep {row} --scale tiny") and record["command"].endswith(f"--seeds {seed}")
         # the number is that of the last checkpoint, measured anew
         translator = load(killed["place"] / "runs" / record["name"])
         again = translator.measure(*map(list, zip(*Corpus.open(data).pairs("dev"))))
         assert math.isclose(record["metrics"]["perplexity"], again.perplexity, rel_tol=1e-4)
+
+
+def test_sentences_add_up_to_the_record(killed):
+    "BLEU, perplexity and accuracy of the record, from the sums of its sentences."
+    for job in killed["jobs"]:
+        record, lines = json.loads(job.record.read_text()), [line.split("\t") for line in job.sentences.read_text().splitlines()]
+        assert record["sentences"] == file_digest(job.sentences) and tuple(lines[0]) == sweep.SENTENCE and len(lines) == 1 + 12
+        sums = dict(zip(lines[0], (sum(map(float, column)) for column in zip(*lines[1:]))))
+        bleu = BLEU.compute_bleu([sums[f"correct_{n}"] for n in (1, 2, 3, 4)], [sums[f"total_{n}"] for n in (1, 2, 3, 4)],
+                                 int(sums["sys_len"]), int(sums["ref_len"]))
+        m = record["metrics"]
+        assert math.isclose(bleu.score, m["sacrebleu/dev"], abs_tol=1e-9) and math.isclose(sums["right"] / sums["tokens"], m["accuracy"], rel_tol=1e-6)
+        assert math.isclose(math.exp(sums["nats"] / sums["tokens"]), m["perplexity"], rel_tol=1e-4)
 
 
 def test_positions_are_measured_beyond_the_training_length(killed):
