@@ -6,6 +6,7 @@ one line of links: the chapter before it, the contents, the chapter after it, in
 written, so that a second run changes nothing.
 """
 import ast
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -59,11 +60,15 @@ def is_links(cell: dict) -> bool:
 
 def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
     "The chapter at `path` with its folds and its links."
-    nb = chapters[path]
-    cells = [folded(cell) if cell["cell_type"] == "code" else cell for cell in nb["cells"] if not is_links(cell)]
-    found = [cell for cell in nb["cells"] if is_links(cell)]
-    last = found[0] if found else {"cell_type": "markdown", "id": "links", "metadata": {}}
-    return {**nb, "cells": [*cells, {**last, "source": [links(path, chapters)]}]}
+    cells = []
+    for cell in chapters[path]["cells"]:
+        if is_links(cell):
+            continue
+        if cell["id"] == "links":  # jupytext gives a new cell the id of the cell that stood in its place
+            cell = {**cell, "id": hashlib.sha256(text(cell).encode()).hexdigest()[:8]}
+        cells.append(folded(cell) if cell["cell_type"] == "code" else cell)
+    last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": [links(path, chapters)]}
+    return {**chapters[path], "cells": [*cells, last]}
 
 
 def read(nbs: Path) -> dict[Path, dict]:

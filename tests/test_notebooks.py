@@ -35,7 +35,7 @@ LONG = {
     "20_grammar", "21_corpora", "22_vocabulary", "23_batching", "25_regularization", "26_runs", "27_training", "30_decoding",
     "31_scores", "32_translation", "33_export", "34_command_line", "40_why_self_attention", "50_variations", "51_sweep",
     "52_verdicts", "53_search_settings", "60_attention_figures", "61_attention_heads", "70_trees", "71_pcfg", "72_parsing",
-    "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding", "94_charts",
+    "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding",
 }
 CODE_FIRST = {"26_runs", "51_sweep", "52_verdicts"}
 EVERYWHERE = {"charts", "files"}  # modules that any chapter may import
