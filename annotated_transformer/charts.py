@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PALETTE', 'GREY', 'VEGA_LITE', 'DARK', 'PAGE', 'LARGE', 'SCALE', 'WRITERS', 'CELL', 'RULE', 'TextTable', 'style',
-           'as_svg', 'script', 'as_html', 'drawn', 'packed', 'as_png', 'stored', 'Shown', 'figures_dir', 'show',
-           'as_text', 'is_number', 'side', 'Table', 'table']
+           'as_svg', 'script', 'heading', 'as_html', 'drawn', 'packed', 'as_png', 'stored', 'Shown', 'figures_dir',
+           'show', 'as_text', 'is_number', 'side', 'Table', 'table']
 
 # %% ../nbs/94_charts.ipynb #be866142
 import base64
@@ -48,19 +48,20 @@ def as_svg(spec: dict) -> bytes:
 
 # %% ../nbs/94_charts.ipynb #dc58975e
 PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>annotated-transformer</title>
-<style>body {margin: 1em} #chart {width: max-content} summary {opacity: 0.3}</style>
+<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>$heading</title>
+<style>body {max-width: 1100px; margin: 2em auto; padding: 0 1em; font-family: sans-serif} h1 {font-size: 1.4em}
+#chart {width: 100%} #chart svg.marks {width: 100%; height: auto} summary {opacity: 0.3}</style>
 <script>$script</script></head>
-<body><div id="chart"></div>
+<body><h1>$heading</h1><div id="chart"></div>
 <script>
 vegaEmbed("#chart", $spec,
-          {renderer: "canvas", theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : undefined,
+          {renderer: "svg", theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : undefined,
            actions: {export: true, source: false, compiled: false, editor: false}})
     .then(shown => { window.view = shown.view });
 </script></body></html>
 """
 
-
+# %% ../nbs/94_charts.ipynb #591e925b
 @cache
 def script() -> str:
     "Vega, Vega-Lite and vega-embed in one piece; to put them together takes seconds."
@@ -68,9 +69,20 @@ def script() -> str:
     return vl_convert.javascript_bundle(vl_version=VEGA_LITE)
 
 
+def heading(spec: dict) -> str:
+    "Takes the title out of a chart (Vega-Lite), or out of the first of several that has one: a page puts it above them."
+    title = spec.pop("title", "")
+    if isinstance(title, dict):
+        title, spec["title"] = title["text"], {"text": title.get("subtitle", ""), "fontSize": 11, "fontWeight": "normal"}
+    parts = (part for kind in ("vconcat", "hconcat", "concat") for part in spec.get(kind, []))
+    return title or next(filter(None, map(heading, parts)), "")
+
+
 def as_html(spec: dict) -> bytes:
+    spec = json.loads(json.dumps(spec))  # a copy, to take the title from
+    title = escape(heading(spec) or "annotated-transformer")
     text = json.dumps(spec, ensure_ascii=False).replace("</", "<\\/")  # no end of the script within it
-    return Template(PAGE).substitute(script=script(), spec=text).encode()
+    return Template(PAGE).substitute(script=script(), spec=text, heading=title).encode()
 
 # %% ../nbs/94_charts.ipynb #7b90df77
 LARGE = 300_000  # bytes of a stored picture

@@ -16,8 +16,8 @@ import torch
 
 from annotated_transformer import grammar
 from annotated_transformer.attention import recording
-from annotated_transformer.attention_figures import LEAST, MOST, figure_3, figure_4, figure_5, head_view, labels, links
-from annotated_transformer.attention_figures import matrix_view, most_unlike, overview, views, word_places
+from annotated_transformer.attention_figures import (FAINT, FULL, LEAST, MOST, figure_3, figure_4, figure_5, head_view, labels, links,
+                                                     matrix_view, most_unlike, overview, sharpest_heads, view, views, word_places)
 from annotated_transformer.charts import Shown
 from annotated_transformer.files import InputError
 from annotated_transformer.translation import Translator, load
@@ -135,7 +135,7 @@ def test_a_chart_of_a_hundred_symbols_is_small(t):
     for symbols in (100, 300):
         shown = head_view(t, " ".join(words.split()[: symbols - 1]), "Die Kuh.")
         spec = shown.chart.to_dict()
-        least = re.search(r"weights under ([\d.]+) left out", str(spec["title"]["subtitle"]))[1]
+        least = re.search(r"Weights under ([\d.]+) left out", str(spec["title"]["subtitle"]))[1]
         weights = [r["w"] for rows in spec["datasets"].values() if "w" in rows[0] for r in rows]
         assert len(json.dumps(spec)) < 2_000_000 and LEAST <= float(least) <= min(weights)
         assert symbols == 300 or float(least) == LEAST
@@ -144,9 +144,11 @@ def test_a_chart_of_a_hundred_symbols_is_small(t):
 def test_the_three_figures(t):
     third = figure_3(t, SENTENCE, word="see")
     assert "datum.q == 6" in str(third.chart.to_dict()) and {r["h"] for r in drawn(third)} == {1, 2, 3, 4}
-    fourth = figure_4(t, SENTENCE, word="it", heads=[3, 1]).chart.to_dict()
-    above, below = map(str, fourth["vconcat"])
+    assert {r["h"] for r in drawn(figure_3(t, SENTENCE, word="see", heads=[2]))} == {3}
+    fourth = figure_4(t, SENTENCE, word="it", heads=[3, 1])
+    above, below = map(str, fourth.chart.to_dict()["vconcat"])
     assert "datum.q == 11" not in above and "datum.q == 11" in below
+    assert [{r["h"] for r in rows} for rows in tables(fourth) if "w" in rows[0]] == [{4}, {2, 4}]
     fifth = figure_5(t, SENTENCE).chart.to_dict()
     (first, second) = ({r["h"] for r in rows} for rows in fifth["datasets"].values() if "w" in rows[0])
     pair = most_unlike(views(t, SENTENCE, None, "encoder", True)[0].weights)
@@ -154,6 +156,39 @@ def test_the_three_figures(t):
     for figure in (figure_3, figure_4):
         with pytest.raises(InputError, match="word 'making': none of the words that look"):
             figure(t, SENTENCE, word="making")
+
+
+def test_the_sharpest_heads_pass_over_the_word_itself_and_the_end(t):
+    drawn = view(t, SENTENCE, layer=-1)
+    for query in range(len(drawn.queries)):
+        best = {h: max(w for k, w in enumerate(drawn.weights[h, query]) if k != query and drawn.keys[k] != "</s>") for h in range(4)}
+        assert sharpest_heads(drawn, query, 4) == sorted(best, key=lambda h: -best[h])
+
+
+def strength(rows: list[dict], keys: list[str], full: dict[int, float]) -> dict[tuple, float]:
+    "By hand: a weight as a part of its head's full one; on the end symbol a fifth of that."
+    return {(r["h"], r["q"], r["k"]): min(1, r["w"] / max(full[r["h"]], FULL)) * (FAINT if keys[r["k"]] == "</s>" else 1) for r in rows}
+
+
+@pytest.mark.parametrize("word", [None, "it"])
+def test_each_head_is_drawn_in_full_once_and_the_end_symbol_faintly(t, word):
+    drawn_view, rows = view(t, SENTENCE, layer=-1), drawn(head_view(t, SENTENCE, word=word, joined=True))
+    words = [i for i, key in enumerate(drawn_view.keys) if key != "</s>"]
+    seen = drawn_view.weights[:, :, words] if word is None else drawn_view.weights[:, [drawn_view.queries.index(word)]][:, :, words]
+    expected = strength(rows, drawn_view.keys, {h + 1: w.max() for h, w in enumerate(seen)})
+    assert {(r["h"], r["q"], r["k"]): r["s"] for r in rows} == pytest.approx(expected, abs=0.006)
+    shown = [r for r in rows if word is None or drawn_view.queries[r["q"]] == word]
+    assert {r["h"] for r in shown if r["s"] == 1 and r["k"] in words} == {1, 2, 3, 4}
+    assert max(r["s"] for r in rows if r["k"] not in words) <= FAINT
+
+
+def test_every_layer_with_a_menu(t):
+    shown = head_view(t, SENTENCE, layer=None)
+    (menu,) = [p for p in shown.chart.to_dict()["params"] if "bind" in p]
+    assert menu["bind"]["options"] == [1, 2] and menu["value"] == 2
+    for layer in (0, 1):
+        alone = {(r["h"], r["q"], r["k"], r["w"]) for r in drawn(head_view(t, SENTENCE, layer=layer))}
+        assert alone == {(r["h"], r["q"], r["k"], r["w"]) for r in drawn(shown) if r["l"] == layer + 1}
 
 
 def test_what_a_user_can_get_wrong(t):
@@ -173,6 +208,7 @@ def test_saving(t, tmp_path):
     assert (tmp_path / "new/head.png").read_bytes().startswith(b"\x89PNG") and "<svg" in (tmp_path / "new/head.svg").read_text()
     page = (tmp_path / "new/head.html").read_text(encoding="utf-8")
     assert not re.findall(r"<(?:script|link)\b[^>]*(?:src|href)=|@import|(?<!\w)import\(", page)
+    assert "<h1>encoder, layer 2 of 2, head 1; weights under 0.01 left out</h1>" in page
     with pytest.raises(ValueError, match="head.gif"):
         shown.save(tmp_path / "head.gif")
 
@@ -216,6 +252,11 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, x, y, button="left", clickCount=1)
 
+    def double_click(self, x: float, y: float):
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                self.mouse(kind, x, y, button="left", clickCount=count)
+
     def open(self, path: Path):
         self.call("Page.navigate", url=path.as_uri())
         for _ in range(600):
@@ -228,13 +269,14 @@ class Page:
 # every mark on the page, at its centre in the window's pixels
 ITEMS = """window.items = async () => {
     await view.runAsync();
-    const found = [], frame = document.querySelector('#chart canvas').getBoundingClientRect();
-    const [left, top] = view.origin(), around = view.padding();
+    const found = [], svg = document.querySelector('#chart svg.marks'), frame = svg.getBoundingClientRect();
+    const [left, top] = view.origin(), around = view.padding(), large = frame.width / svg.viewBox.baseVal.width;
     const walk = (mark, x, y) => { for (const item of mark.items || [])
         if (mark.marktype === 'group') (item.items || []).forEach(m => walk(m, x + (item.x || 0), y + (item.y || 0)));
         else found.push({mark: mark.marktype, ...item.datum, fill: item.fillOpacity, line: item.strokeOpacity, label: item.text,
-                         x: x + (item.bounds.x1 + item.bounds.x2) / 2, y: y + (item.bounds.y1 + item.bounds.y2) / 2}); };
-    walk(view.scenegraph().root, frame.left + around.left + left, frame.top + around.top + top);
+                         x: frame.left + large * (x + (item.bounds.x1 + item.bounds.x2) / 2),
+                         y: frame.top + large * (y + (item.bounds.y1 + item.bounds.y2) / 2)}); };
+    walk(view.scenegraph().root, around.left + left, around.top + top);
     return found; }; 0"""
 
 
@@ -270,7 +312,7 @@ def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
     every = {(r["h"], r["q"], r["k"]) for r in drawn(shown)}
     items = page.js("items()")
     assert lines(items) == every
-    assert {round(i["line"], 3) for i in items if i["mark"] == "rule"} == {r["w"] for r in drawn(shown)}
+    assert {round(i["line"], 3) for i in items if i["mark"] == "rule"} == {r["s"] for r in drawn(shown)}
     swatch = {i["h"]: i for i in items if i["mark"] == "rect" and "middle" in i}
     word = {side: {i[side]: i for i in items if i["mark"] == "text" and side in i and "word" in i} for side in "qk"}
     assert len(swatch) == 4 and len(word["q"]) == len(word["k"]) == len(t.encode([SENTENCE])[0])
@@ -285,6 +327,10 @@ def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
     page.click(*at(swatch[2]))  # on again
     assert lines(page.js("items()")) == {link for link in every if link[0] != 4}
     page.click(*at(swatch[4]))
+    page.double_click(*at(swatch[3]))  # it alone
+    assert lines(page.js("items()")) == {link for link in every if link[0] == 3}
+    page.double_click(*at(swatch[3]))  # all again
+    assert lines(page.js("items()")) == every
 
     page.mouse("mouseMoved", *at(word["q"][3]))
     items = page.js("items()")
@@ -292,9 +338,9 @@ def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
     strongest = {}  # the blocks beside the words follow
     for r in drawn(shown):
         if r["q"] == 3:
-            strongest[r["h"], r["k"]] = r["w"]
-    assert {(i["h"], i["k"]): round(i["fill"], 3) for i in items if i["mark"] == "rect" and "w" in i and "k" in i} == strongest
-    assert {i["q"]: i["fill"] for i in items if i["mark"] == "text" and "q" in i} == {q: 1 if q == 3 else 0.7 for q in word["q"]}
+            strongest[r["h"], r["k"]] = r["s"]
+    assert {(i["h"], i["k"]): round(i["fill"], 3) for i in items if i["mark"] == "rect" and "s" in i and "k" in i} == strongest
+    assert {i["q"]: i["fill"] for i in items if i["mark"] == "text" and "q" in i} == {q: 1 if q == 3 else 0.5 for q in word["q"]}
     page.mouse("mouseMoved", *at(word["k"][9]))
     assert lines(page.js("items()")) == {link for link in every if link[2] == 9}
     line = max((i for i in items if i["mark"] == "rule"), key=lambda i: i["line"])
