@@ -36,14 +36,15 @@ from . import corpora, translation
 from .attention_figures import head_view
 from .batching import encode_corpus, encoded_so_far
 from .corpora import Corpus
-from .files import InputError, file_digest, write_json
+from .files import InputError, file_digest
 from .export import export_run
 from .linear import keep_memory
 from .model import TransformerConfig
 from .parsing import ALPHA, BEAM, TREES, Parser, escape, load_parser, parse_corpus
 from .parsing import PRESETS as PARSERS
 from .parsing import prepare_trees, source_line, tokenise, tree_corpus
-from .runs import Run, make_record
+from .records import make_record, this_process, write_record
+from .runs import Run
 from .scores import Score, moses, moses_languages, score
 from .sources import mixed_corpus
 from .experiments.sweep import carry_out, gpus, plan
@@ -207,6 +208,7 @@ def train_command(preset: str) -> Callable:
         minutes: float | None = None,
         device_tokens: int = 32_768,
         compile: bool = False,
+        abandon: str | None = None,
         model: Annotated[TransformerConfig, arg(name="")] = PRESETS[preset][0],
         training: Annotated[TrainingConfig, arg(name="")] = PRESETS[preset][1],
     ) -> None:
@@ -225,7 +227,11 @@ def train_command(preset: str) -> Callable:
             minutes: stop after so many minutes, leaving a run that continues
             device_tokens: an update of more positions a side and process is made in parts (less: less memory)
             compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
+            abandon: why the run is given up: it leaves a record that says so, and is not trained any further
         """
+        if abandon is not None:
+            Run.open(folder).abandon(abandon)
+            return say(f"{folder / 'record.json'} says why; copy it to nbs/results/{folder.resolve().name}.json to keep it")
         with process_group():
             if model.vocab_size == PRESETS[preset][0].vocab_size and data is not None:
                 model = replace(model, vocab_size=len(load_vocabulary(data)))
@@ -501,8 +507,7 @@ def evaluate_file(translations: Path, references: Path | None, language: str | N
         seed = int(re.search(r"seed:(\d+)", scores["sacrebleu"].signature)[1])
         written = make_record(record.stem, "translation", data=facts, config={"language": language}, seed=seed,
                               seconds=time.monotonic() - begun, metrics={})
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_json(record, add_scores(written, found))
+        write_record(record, add_scores(written, found))
     return found
 
 
@@ -533,11 +538,11 @@ def evaluate_run(
     if record is not None and not (kept and (translator.run.folder / "record.json").exists()):
         raise InputError(f"--record {record}: {run} has no finished training, or this is not the text that it names")
     result = translation.evaluate(translator, *map(list, zip(*pairs)), **search, progress=True, language=language)
+    translator.run.add_evaluation(name, result.metrics, **search)  # whoever looks at a test set leaves a trace
     if kept and (src is None or record is not None):
         scored = keep_scores(translator.run, name, result, facts=facts, **search)
         if record is not None:
-            record.parent.mkdir(parents=True, exist_ok=True)
-            write_json(record, scored | {"name": record.stem})
+            write_record(record, scored | {"name": record.stem})
     return summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
 
 # %% ../nbs/34_command_line.ipynb #d5fc4cd2
@@ -572,6 +577,7 @@ def keep_scores(run: Run, name: str, result: translation.Evaluation, beam_size: 
         record["data"].setdefault("scored", {})[name] = facts
     if os.access(run.folder, os.W_OK) and "pretrained" not in run.folder.parts:
         run.write_record(record)
+        record = run.record()
     return record
 
 # %% ../nbs/34_command_line.ipynb #0a69d826
@@ -654,10 +660,10 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
     s = parsed.scores
     say(f"{corpus.set_name(split)}: {len(parsed.parses):,} sentences\n  F1          {s.f1:.2f}   (precision {s.precision:.2f}, recall {s.recall:.2f}; "
         f"COLLINS.prm)\n  all right   {s.complete:.2f}%\n  mended      {parsed.mended:.2f}%, outputs that were no trees")
+    run.add_evaluation(corpus.set_name(split), parsed.metrics(split), beam_size=beam_size, alpha=alpha)
     if record is not None:
         facts = run.record()
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_json(record, facts | {"name": record.stem, "task": "parsing", "metrics": facts["metrics"] | parsed.metrics(split),
+        write_record(record, facts | {"name": record.stem, "task": "parsing", "metrics": facts["metrics"] | parsed.metrics(split),
                                     "search": {split: {"beam_size": beam_size, "alpha": alpha}}})
 
 # %% ../nbs/34_command_line.ipynb #02556c9e
@@ -853,6 +859,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if argv[0] not in COMMANDS:
             raise InputError(f"unknown command {argv[0]!r}: there are {', '.join(COMMANDS)}")
         keep_memory()
+        this_process()  # the sitting begins
         name, options = argv[0], argv[1:]
         command = COMMANDS[name]
         if name == "train":  # its defaults depend on --config, so that is read first

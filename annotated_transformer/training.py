@@ -6,11 +6,11 @@
 __all__ = ['SMALL', 'TINY', 'PAPER', 'PRESETS', 'TrainingConfig', 'training_device', 'native_precision', 'Objective', 'update',
            'rank', 'processes', 'process_group', 'summed', 'divide', 'share', 'Progress', 'updates', 'ahead', 'save',
            'restore', 'stop_signals', 'start_run', 'train', 'train_in_group', 'build', 'Clock', 'progress_bar',
-           'training_config', 'open_data', 'Report', 'measure_together', 'not_finite', 'finish']
+           'training_config', 'open_data', 'Report', 'measure_together', 'not_finite', 'candidates', 'choose_average',
+           'finish']
 
 # %% ../nbs/27_training.ipynb #02ce6659
 import contextlib
-import json
 import math
 import os
 import shutil
@@ -36,8 +36,8 @@ from .corpora import Corpus
 from .files import InputError, read_json, write_json
 from .model import BASE, BIG, BIG_EN_FR, Transformer, TransformerConfig
 from .optimizer import adam, learning_rate, set_rate
-from .regularization import Quality, linear_cross_entropy, quality, quality_sums, target_hidden
-from .runs import Run, make_record
+from .regularization import Quality, linear_cross_entropy, measure, quality, quality_sums, target_hidden
+from .runs import Run, average, load_weights
 from .vocabulary import load_vocabulary
 
 # %% ../nbs/27_training.ipynb #07598522
@@ -307,6 +307,7 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
         "name": corpus.name,
         "src": corpus.src,
         "tgt": corpus.tgt,
+        "digest": corpus.digest,
         "vocabulary": vocabulary.digest,
         "splits": {split: {"pairs": f["pairs"], "sha256": f["sha256"]} for split, f in corpus.splits.items()},
         "longest": {side: int(Sequences(corpus.path("train", side)).lengths().max()) for side in ("src", "tgt")},
@@ -342,6 +343,8 @@ def train_in_group(run: Run, data: str | Path | None, minutes: float | None, dev
     progress, sums = restore(run, model, optimizer)
     if progress.step == config.steps and run.finished():
         return True
+    if run.abandoned():
+        raise InputError(f"{run.folder}: abandoned ({run.record()['reason']}): begin a new run")
     if rank() == 0:
         run.begin_sitting(progress.step)
     clock, report = Clock(progress.seconds, minutes, config.save_minutes), Report(run, sums)
@@ -364,7 +367,7 @@ def train_in_group(run: Run, data: str | Path | None, minutes: float | None, dev
             bar.update()
             if last:
                 break
-    return finish(run, model, progress, config) if rank() == 0 else progress.step == config.steps
+    return finish(run, model, dev, progress, config) if rank() == 0 else progress.step == config.steps
 
 # %% ../nbs/27_training.ipynb #3fe5f44b
 def build(run: Run, config: TrainingConfig, compile: bool) -> tuple[Transformer, nn.Module, torch.optim.Optimizer]:
@@ -498,41 +501,46 @@ def not_finite(run: Run, place: Progress, what: str, indices: np.ndarray | None)
                       f"{path} names the sentences, {kept}; try a lower --rate or --precision float32 in a new run")
 
 # %% ../nbs/27_training.ipynb #4b188b5e
-def finish(run: Run, model: nn.Module, progress: Progress, config: TrainingConfig) -> bool:
-    "Average the checkpoints and write the record; tells whether the last step is done."
+def candidates(kept: int) -> list[int]:
+    "How many of the newest checkpoints an average may be of: 1, 2, 4, ... and all that are kept."
+    return sorted({2**i for i in range(kept.bit_length()) if 2**i < kept} | {kept})
+
+
+def choose_average(run: Run, dev: ParallelCorpus | None, config: TrainingConfig) -> list[dict]:
+    """Write the average of the newest checkpoints that predicts the development set best to `averaged.safetensors`.
+
+    Returns all that were tried, each with its perplexity and accuracy; without a development set, the average of all that are kept.
+    """
+    whole = run.whole_checkpoints()
+    if dev is None:
+        run.write_average()
+        return [{"checkpoints": len(whole), "chosen": True}]
+    model = run.model().to(training_device(), torch.float64 if config.precision == "float64" else torch.float32)
+    batches, tried = dev.order(config.batch_tokens), []
+    for n in candidates(len(whole)):
+        model.load_state_dict(average([load_weights(path / "model.safetensors") for path in whole[-n:]]))
+        found = measure(model, map(dev.batch, batches))
+        tried.append({"checkpoints": n, "perplexity/dev": found.perplexity, "accuracy/dev": found.accuracy})
+    best = min(tried, key=lambda found: found["perplexity/dev"])
+    run.write_average(best["checkpoints"])
+    return [found | {"chosen": found is best} for found in tried]
+
+
+def finish(run: Run, model: nn.Module, dev: ParallelCorpus | None, progress: Progress, config: TrainingConfig) -> bool:
+    "Average the checkpoints and write the record, which is of these weights. Returns whether the last step is done."
     run.prune(config.keep, config.save_every)
-    averaged = run.write_average()
-    lines = run.metrics()
-    measured = [line for line in lines if "dev_perplexity" in line]
+    tried = choose_average(run, dev, config)
+    chosen = next(found for found in tried if found["chosen"])
+    lines, done = run.metrics(), progress.step == config.steps
     metrics = {
         "steps": progress.step,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "averaged_checkpoints": averaged,
+        "averaged_checkpoints": chosen["checkpoints"],
         "tokens_per_second": round(sum(m["tokens"] for m in lines) / max(progress.seconds, 1e-9)),
     }
-    if measured:
-        metrics |= {
-            "perplexity/dev": measured[-1]["dev_perplexity"],
-            "accuracy/dev": measured[-1]["dev_accuracy"],
-        }
-    record = make_record(
-        run.folder.name,
-        "translation",
-        data=run.config["data"],
-        seed=config.seed,
-        seconds=progress.seconds,
-        config={part: run.config[part] for part in ("model", "training")},
-        metrics=metrics,
-        begun=run.config,
-    )
-    run.write_record(
-        record
-        | {
-            "processes": processes(),
-            "curve": [
-                {k: m[k] for k in ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy")}
-                for m in measured
-            ]
-        }
-    )
-    return progress.step == config.steps
+    metrics |= {name: chosen[name] for name in ("perplexity/dev", "accuracy/dev") if name in chosen}
+    run.mark_sitting(progress.step)
+    names = ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy")
+    curve = [{name: m[name] for name in names} for m in lines if "dev_perplexity" in m]
+    run.write_record(run.result("finished" if done else "stopped", metrics, processes=processes(), averages=tried, curve=curve))
+    return done

@@ -79,7 +79,7 @@ def run(arguments, stdin=b"", **options):
 
 def test_chain_leaves_a_whole_run(made, capsys):
     record = json.loads((made / "run" / "record.json").read_text())
-    assert record["metrics"]["steps"] == 12 and record["metrics"]["averaged_checkpoints"] == 3
+    assert record["metrics"]["steps"] == 12 and [tried["checkpoints"] for tried in record["averages"]] == [1, 2, 3]
     assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
     assert [line["step"] for line in map(json.loads, (made / "run" / "metrics.jsonl").read_text().splitlines())] == [2, 4, 6, 8, 10, 12]
     assert sorted(p.name for p in (made / "run" / "checkpoints").iterdir()) == ["step_12", "step_4", "step_8"]

@@ -27,12 +27,12 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from ..batching import Batch
-from ..files import InputError, writing
+from ..files import InputError
 from ..embedding import sinusoids
 from ..linear import keep_memory, product
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from ..optimizer import adam
-from ..runs import make_record, run_program
+from ..records import make_record, run_program, write_record
 from ..training import Objective, TrainingConfig, training_device, update
 
 # %% ../../nbs/92_benchmark.ipynb #d171a6f4
@@ -226,11 +226,8 @@ def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]
 
 
 def write_records(out: Path, records: list[dict]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     for record in records:
-        with writing(out / f"{record['name']}.json", "w") as file:
-            json.dump(record, file, indent=1)
-            file.write("\n")
+        write_record(out / f"{record['name']}.json", record)
 
 
 def record_of(what: dict, results: list[dict], limit: float, device: str) -> dict:

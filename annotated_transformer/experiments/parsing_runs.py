@@ -6,8 +6,7 @@
 __all__ = ['SMALL', 'TENTH', 'GRAMMAR', 'SHIPPED', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'EXPERIMENTS', 'ON_TWO_CORES', 'Experiment',
            'check_experiments', 'Stopped', 'Sitting', 'data_of', 'vocabulary_of', 'whole_treebank', 'trained', 'shaped',
            'run_in', 'finished', 'choice', 'spread', 'left_out_parsed', 'chosen_beam', 'measure', 'described',
-           'tested_on', 'run_digest', 'seen_share', 'write_record', 'baselines', 'retagged', 'training_trees', 'runs',
-           'main', 'records', 'table_4']
+           'tested_on', 'seen_share', 'baselines', 'retagged', 'training_trees', 'runs', 'main', 'records', 'table_4']
 
 # %% ../../nbs/73_parsing_runs.ipynb #f9d05ef2
 import sys
@@ -24,7 +23,8 @@ from ..model import TransformerConfig
 from ..parsing import ALPHA, PARSER, PARSER_TRAINING, choose_beam, continue_on, gold_trees, load_parser, parse_trees
 from ..parsing import prepare_trees, tree_corpus
 from ..pcfg import Pcfg, right_branching
-from ..runs import Run, make_record, run_program
+from ..records import make_record, run_program, write_record
+from ..runs import Run
 from ..training import TINY, TrainingConfig, start_run, train
 from ..trees import Rules, Tree, score
 from ..vocabulary import Vocabulary, load_vocabulary
@@ -264,7 +264,7 @@ def measure(name: str, sitting: Sitting) -> dict:
     "Train and score an experiment; its record, written to `out`."
     e, path = EXPERIMENTS[name], sitting.out / f"parsing_{name}.json"
     run = trained(name, sitting)
-    if path.exists() and read_json(path).get("digest") == run_digest(run):
+    if path.exists() and read_json(path).get("weights") == run.provenance()["weights"]:
         return read_json(path)
     search = chosen_beam(name, sitting)
     sitting.minutes()
@@ -273,6 +273,7 @@ def measure(name: str, sitting: Sitting) -> dict:
     for split in e.tests:
         gold = spread(gold_trees(corpus, split), sitting.scaled(e.most, 8))
         parsed = parse_trees(parser, gold, search["beam_size"])
+        run.add_evaluation(split, parsed.metrics(split), **search)
         metrics |= parsed.metrics(split) | {f"f1_12/{split}": round(parsed.scores.up_to(12).f1, 4)}
         metrics[f"seen/{split}"] = seen_share(corpus, gold)
     metrics["seconds_parsing"] = round(time.monotonic() - began, 1)
@@ -286,33 +287,22 @@ def measure(name: str, sitting: Sitting) -> dict:
 
 def described(name: str, e: Experiment, sitting: Sitting, run: Run, corpus: Corpus, metrics: dict) -> dict:
     "The record of a run."
-    record = make_record(f"parsing_{name}", "parsing", data=run.config["data"], config={k: run.config[k] for k in ("model", "training")},
-                         seed=run.config["training"]["seed"], seconds=run.record()["seconds"], metrics=metrics, begun=run.config)
+    record = make_record(f"parsing_{name}", "parsing", config={k: run.config[k] for k in ("model", "training")},
+                         seconds=run.record()["seconds"], metrics=metrics, **run.provenance())
     chosen = sitting.folder / (e.settings or name) / "chosen.json"
     curve = [{k: line[k] for k in ("step", "seconds", "loss", "dev_perplexity")} for line in run.metrics() if "dev_perplexity" in line]
     return record | {"trained_on": e.trained_on, "tested_on": tested_on(e), "training_trees": corpus.splits["train"]["pairs"], "scale": sitting.scale,
-                     "chosen": read_json(chosen) if chosen.exists() else None, "a_word_is": "its tag" if e.tags else "XX", "curve": curve, "digest": run_digest(run)}
+                     "chosen": read_json(chosen) if chosen.exists() else None, "a_word_is": "its tag" if e.tags else "XX", "curve": curve}
 
 
 def tested_on(e: Experiment) -> str:
     return {"craft": "CRAFT, every tenth article", "ptb-sample": "PTB sample, every tenth file"}.get(e.corpus, "the built-in grammar, unseen sentences")
 
 
-def run_digest(run: Run) -> str:
-    "What a score depends on: the averaged weights."
-    from annotated_transformer.files import file_digest
-    return file_digest(run.folder / "averaged.safetensors")[:16]
-
-
 def seen_share(corpus: Corpus, gold: Sequence[Tree]) -> float:
     "Percent of the sentences that are in the training text, word for word."
     known = {source for source, _ in corpus.pairs("train")}
     return round(100 * sum(" ".join(tree.words) in known for tree in gold) / len(gold), 2)
-
-
-def write_record(path: Path, record: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, record)
 
 # %% ../../nbs/73_parsing_runs.ipynb #316a9a5f
 def baselines(name: str, sitting: Sitting, order: int = 1) -> dict:

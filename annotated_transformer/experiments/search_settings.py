@@ -15,8 +15,9 @@ from pathlib import Path
 from torch import Tensor
 
 from ..corpora import Corpus
-from ..files import InputError, read_json, write_json
-from ..runs import Run, average, load_weights, make_record, run_program
+from ..files import InputError, read_json
+from ..records import ended, is_older, make_record, run_program, this_process, write_record
+from ..runs import Run, average, load_weights
 from ..scores import bleu
 from ..translation import Translator
 
@@ -86,16 +87,18 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
     path = out / f"settings_{run.folder.resolve().name}.json"
     of = {"weights": run.record()["metrics"]["steps"], "sentences": len(src), **{k: run.config[k] for k in ("model", "training")}}
     record = read_json(path) if path.exists() else {}
-    if record.get("config") != of or record.get("data") != run.config["data"]:
+    sittings = record.get("sittings", [])
+    if record.get("config") != of or record.get("data") != run.config["data"] or is_older(record):
+        sittings = []
         record = make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0, metrics={"points": []})
     out.mkdir(parents=True, exist_ok=True)
     begun, before = time.monotonic(), record["seconds"]
     for point in points(run, src, references, record["metrics"]["points"]):
         record["metrics"]["points"].append(point)
         record["seconds"] = round(before + time.monotonic() - begun, 1)
-        write_json(path, record)
+        write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         print(" ".join(f"{name} {point[name]}" for name in VARIED) + f": {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
-    return record
+    return read_json(path)
 
 # %% ../../nbs/53_search_settings.ipynb #dfd459b0
 def main(argv: list[str] | None = None) -> None:

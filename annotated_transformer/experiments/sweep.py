@@ -33,11 +33,12 @@ import torch.nn.functional as F
 
 from ..batching import ParallelCorpus, batch_indices, pad
 from ..corpora import Corpus
-from ..files import InputError, file_digest, read_json, write_json, writing
+from ..files import InputError, file_digest, read_json, writing
 from ..linear import keep_memory
 from ..model import PAD, START, Transformer
 from ..optimizer import adam
-from ..runs import Run, command_line, make_record
+from ..records import command_line, make_record, write_record
+from ..runs import Run
 from ..training import Objective, native_precision, share, start_run, stop_signals, train, training_device, update
 from ..translation import Translator, evaluate, load
 from .variations import ROWS, SCALES, Row, scaled, work
@@ -127,7 +128,7 @@ def train_row(job: Job) -> None:
     run = begun_run(job)
     if not train(run, job.data):
         raise SystemExit(STOPPED)
-    write_json(job.record, score_row(job, run))
+    write_record(job.record, score_row(job, run))
 
 # %% ../../nbs/51_sweep.ipynb #2c1bbdf6
 SEARCH = {"beam_size": 4, "alpha": 0.6}
@@ -148,10 +149,10 @@ def score_row(job: Job, run: Run) -> dict:
     metrics["perplexity/train"] = translator.measure(*seen).perplexity
     config = {"scale": job.scale, "search": SEARCH, **{part: run.config[part] for part in ("model", "training")}}
     write_sentences(job.sentences, translator, src, references, found.translations)
-    record = make_record(job.name, "variation", row=job.row, data=run.config["data"], config=config, seed=job.seed,
-                         seconds=trained["seconds"], metrics=metrics, begun=run.config | {"command": job.command})
-    return record | {"curve": trained["curve"], "signature": found.scores["sacrebleu"].signature,
-                     "sentences": file_digest(job.sentences)}
+    begun = run.config | {"command": job.command}
+    return make_record(job.name, "variation", row=job.row, config=config, seconds=trained["seconds"], metrics=metrics,
+                       **run.provenance() | {"begun": begun}, curve=trained["curve"], averages=trained.get("averages"),
+                       signature=found.scores["sacrebleu"].signature, sentences=file_digest(job.sentences))
 
 # %% ../../nbs/51_sweep.ipynb #731afd3f
 SENTENCE = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("correct", "total") for n in (1, 2, 3, 4)), "nats", "tokens", "right")
@@ -207,9 +208,8 @@ def measure_step_time(job: Job, rounds: int = 12) -> None:
 def write_measurement(job: Job, begun: float, metrics: dict[str, float], config: dict, **more) -> None:
     corpus = Corpus.open(job.data)
     facts = {"folder": str(job.data), "name": corpus.name, "src": corpus.src, "tgt": corpus.tgt, "digest": corpus.digest}
-    record = make_record(job.name, "variation", data=facts, config={"scale": job.scale} | config, seed=job.seed,
-                         seconds=time.monotonic() - begun, metrics=metrics)
-    write_json(job.record, record | {"command": job.command} | more)
+    write_record(job.record, make_record(job.name, "variation", data=facts, config={"scale": job.scale} | config, seed=job.seed,
+                                         seconds=time.monotonic() - begun, metrics=metrics, begun={"command": job.command}, **more))
 
 # %% ../../nbs/51_sweep.ipynb #6c04374e
 def joined(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, str]]:

@@ -1,0 +1,349 @@
+"""The result records: written by the runs that they describe, whole, and possible."""
+
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import math
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import tyro
+
+from annotated_transformer import cli, records
+from annotated_transformer.batching import encode_corpus
+from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.files import InputError, file_digest
+from annotated_transformer.records import is_older, list_records, make_record, read_record, record_digest, sealed, write_record
+from annotated_transformer.runs import Run
+from annotated_transformer.training import TINY, TrainingConfig, start_run, train
+from annotated_transformer.vocabulary import BytePairVocabulary
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = sorted((ROOT / "nbs" / "results").glob("*.json"))
+OLDER = dict(line.split() for line in (Path(__file__).parent / "older_records.txt").read_text().splitlines())
+STATUS = {"finished", "stopped", "abandoned"}
+ENTRIES = {"name", "status", "task", "row", "command", "revision", "date", "sittings", "data", "config", "seed", "hardware", "versions",
+           "seconds", "metrics", "evaluations", "weights", "digest"}
+
+
+# --- what is looked at in a record --------------------------------------------------------------------------------------------------
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@functools.cache
+def committed(revision: str) -> datetime | None:
+    "When a commit of this repository was made; None where there is no such commit here."
+    found = subprocess.run(["git", "show", "-s", "--format=%cI", f"{revision}^{{commit}}"], cwd=ROOT, capture_output=True, text=True)
+    return moment(found.stdout.strip()) if found.returncode == 0 else None
+
+
+class Parsed(BaseException):
+    "The command line was understood. (Nothing that catches errors catches it.)"
+
+
+def parses(command: str) -> bool:
+    "Whether today's programs understand a command with all of its options. Nothing of it is done."
+    words = [word for word in shlex.split(command)]
+    while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # variables of the environment
+        words.pop(0)
+    if words[:1] == ["annotated-transformer"]:
+        main, options = cli.main, words[1:]
+    elif words[:2] == ["python", "-m"] and words[2].startswith("annotated_transformer."):
+        try:
+            main, options = importlib.import_module(words[2]).main, words[3:]
+        except (ImportError, AttributeError):
+            return False
+    else:
+        return words[:1] == ["python"] and (ROOT / words[1]).is_file()
+
+    understand = tyro.cli
+
+    def only_understand(f, *args, **kwargs):
+        understand(f if inspect.isclass(f) else stand_in(f), *args, **kwargs)
+        raise Parsed
+
+    def stand_in(f):
+        return functools.wraps(f)(lambda *args, **kwargs: None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tyro, "cli", only_understand)
+        try:
+            main(options)
+        except Parsed:
+            return True
+        except SystemExit as end:
+            return end.code in (0, None)
+    raise AssertionError(f"{command}: was not read by tyro.cli, so that it may have been done")
+
+
+def faults(record: dict) -> list[str]:
+    "What cannot be true of a record, or lacks."
+    if missing := ENTRIES - set(record):
+        return [f"no {', '.join(sorted(missing))}"]
+    out = []
+    if record["digest"] != record_digest(record):
+        out.append("its digest is another: it was changed after it was written")
+    if record["status"] not in STATUS or (record["status"] == "abandoned" and not record.get("reason")):
+        out.append(f"status {record['status']!r}, reason {record.get('reason')!r}")
+    if not record["sittings"]:
+        return [*out, "no sitting"]
+    out += sitting_faults(record) + commit_faults(record)
+    if not parses(record["command"]):
+        out.append(f"today's program does not understand {record['command']!r}")
+    return out
+
+
+def sitting_faults(record: dict) -> list[str]:
+    "Dates and seconds that do not fit together."
+    out, worked = [], timedelta()
+    sittings, tomorrow = record["sittings"], datetime.now(UTC) + timedelta(days=1)
+    for number, sitting in enumerate(sittings, 1):
+        begin, end = moment(sitting["begin"]), moment(sitting["end"] or sitting["begin"])
+        worked += end - begin
+        if not begin <= end < tomorrow:
+            out.append(f"sitting {number}: from {begin} to {end}")
+        if number > 1 and begin < moment(sittings[number - 2]["end"] or sittings[number - 2]["begin"]):
+            out.append(f"sitting {number} begins before the one before it ends")
+        if not sitting["revision"] or not sitting["threads"] >= 1 or len(sitting["load"]) != 2:
+            out.append(f"sitting {number}: revision {sitting['revision']!r}, threads {sitting['threads']}, load {sitting['load']}")
+    if not math.isfinite(record["seconds"]) or not 0 <= record["seconds"] <= worked.total_seconds() + 2 * len(sittings):
+        out.append(f"{record['seconds']} seconds in sittings of {worked.total_seconds():.0f}")
+    if not record["date"] <= sittings[0]["begin"][:10]:
+        out.append(f"dated {record['date']}, after its first sitting began")
+    if any(evaluation["date"][:10] < record["date"] for evaluation in record["evaluations"]):
+        out.append("scored before it began")
+    return out
+
+
+def commit_faults(record: dict) -> list[str]:
+    "Revisions that are none, or that were made after the work was."
+    out = []
+    for number, sitting in enumerate(record["sittings"], 1):
+        if not (made := committed(sitting["revision"])):
+            out.append(f"sitting {number}: {sitting['revision']!r} is no commit of this repository")
+        elif made > moment(sitting["begin"]) + timedelta(seconds=1):
+            out.append(f"sitting {number}: began {sitting['begin']}, before its revision was committed ({made})")
+    made = committed(record["revision"])
+    if not made or made.astimezone(UTC).date().isoformat() > record["date"]:
+        out.append(f"dated {record['date']}, before its revision {record['revision']} was committed ({made})")
+    if record["revision"] != record["sittings"][0]["revision"]:
+        out.append(f"begun at {record['revision']}, and its first sitting at {record['sittings'][0]['revision']}")
+    return out
+
+
+# --- the records of this repository -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: no commits to hold dates against")
+def test_records_are_whole_and_possible():
+    complaints = []
+    for path in RECORDS:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found = [] if is_older(record) else faults(record) + ["its name is another"] * (record["name"] != path.stem)
+        complaints += [f"{path.name}: {fault}" for fault in found]
+    assert RECORDS and not complaints, "\n".join(complaints)
+
+
+def test_older_records_are_counted_and_untouched():
+    "Those made before the rule: none is added to them, and none is changed. They go when they are measured again."
+    older = {p.stem: file_digest(p) for p in RECORDS if is_older(json.loads(p.read_text(encoding="utf-8")))}
+    assert not (new := older.keys() - OLDER.keys()), f"without sittings and digest: {', '.join(sorted(new))}"
+    assert not (touched := [name for name, digest in older.items() if OLDER[name] != digest]), f"changed: {', '.join(touched)}"
+    assert len(OLDER) <= 87, "the list of older records never grows"
+
+
+def test_the_list_tells_them_apart(tmp_path, capsys):
+    whole = make_record("whole", "benchmark", data={"name": "x"}, config={}, seed=0, seconds=0, metrics={})
+    write_record(tmp_path / "whole.json", whole)
+    (tmp_path / "old.json").write_text(json.dumps({"name": "old", "task": "benchmark", "date": "2026-01-01", "metrics": {}}))
+    (tmp_path / "touched.json").write_text(json.dumps(whole | {"name": "touched"}))
+    (tmp_path / "cut.json").write_text("{")
+    states = {name: state for name, _, _, state in list_records(tmp_path)}
+    assert states["whole"] == "finished" and states["old"] == "older than the rule"
+    assert "changed after it was written" in states["touched"] and "not JSON" in states["cut"]
+    records.main([str(tmp_path)])
+    assert capsys.readouterr().out.count("\n") == 4
+
+
+# --- what the checks can see --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def good(monkeypatch) -> dict:
+    "A record that could be in nbs/results, of a commit that was made on 1 January."
+    monkeypatch.setitem(globals(), "committed", {"0123abc": moment("2026-01-01T10:00:00+00:00"),
+                                                 "4567def": moment("2026-01-02T10:00:00+00:00")}.get)
+    sittings = [{"begin": "2026-01-01T11:00:00+00:00", "end": "2026-01-01T12:00:00+00:00", "revision": "0123abc", "threads": 2,
+                 "load": [0.1, 2.0]},
+                {"begin": "2026-01-02T11:00:00+00:00", "end": "2026-01-02T11:30:00+00:00", "revision": "4567def", "threads": 2,
+                 "load": [0.1, 2.0]}]
+    record = make_record("good", "translation", data={"name": "multi30k"}, config={}, seed=0, seconds=5000, metrics={"sacrebleu/test": 36.186},
+                         sittings=sittings, evaluations=[{"set": "test", "date": "2026-01-03T00:00:00+00:00"}], weights="0" * 64,
+                         begun={"command": "annotated-transformer train runs/x --data data/x --config small --steps 3500",
+                                "revision": "0123abc", "date": "2026-01-01"})
+    assert faults(record) == []
+    return record
+
+
+def with_sitting(record: dict, number: int, **changed) -> dict:
+    return record | {"sittings": [s | changed if i == number else s for i, s in enumerate(record["sittings"])]}
+
+
+def test_every_altered_digit_shows(good, tmp_path):
+    "One digit of the file at a time, all of them: each is noticed by the digest alone."
+    text = json.dumps(good, indent=1)
+    for at in [m.start() for m in re.finditer(r"\d", text)]:
+        altered = json.loads(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :])
+        assert altered == good or "its digest is another: it was changed after it was written" in faults_of_digest(altered)
+    (tmp_path / "good.json").write_text(text.replace("36.186", "36.187"))
+    with pytest.raises(InputError, match="good.json: changed after it was written"):
+        read_record(tmp_path / "good.json")
+    with pytest.raises(InputError, match="good.json: changed after it was written"):
+        write_record(tmp_path / "good.json", good)
+
+
+def faults_of_digest(record: dict) -> list[str]:
+    return [] if record["digest"] == record_digest(record) else ["its digest is another: it was changed after it was written"]
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda r: r | {"date": "2025-12-31"}, "before its revision"),
+    (lambda r: r | {"seconds": 9000.0}, "9000.0 seconds in sittings of 5400"),
+    (lambda r: r | {"seconds": float("nan")}, "nan seconds"),
+    (lambda r: r | {"status": "abandoned"}, "reason None"),
+    (lambda r: r | {"status": "good"}, "status 'good'"),
+    (lambda r: r | {"sittings": []}, "no sitting"),
+    (lambda r: {k: v for k, v in r.items() if k != "evaluations"}, "no evaluations"),
+    (lambda r: r | {"command": "annotated-transformer train runs/x --data data/x --stepz 3500"}, "does not understand"),
+    (lambda r: r | {"command": "python -m annotated_transformer.no_such_program"}, "does not understand"),
+    (lambda r: r | {"command": "from Python"}, "does not understand"),
+    (lambda r: r | {"revision": "4567def"}, "its first sitting at 0123abc"),
+    (lambda r: r | {"revision": "0123abc-dirty"}, "begun at 0123abc-dirty"),
+    (lambda r: with_sitting(r, 0, begin="2026-01-01T09:00:00+00:00"), "before its revision was committed"),
+    (lambda r: with_sitting(r, 1, begin="2026-01-02T09:00:00+00:00"), "before its revision was committed"),
+    (lambda r: with_sitting(r, 1, revision="0000000"), "no commit"),
+    (lambda r: with_sitting(r, 0, end="2026-01-01T10:30:00+00:00"), "sitting 1: from"),
+    (lambda r: with_sitting(r, 0, end="2026-01-02T11:15:00+00:00"), "sitting 2 begins before"),
+    (lambda r: with_sitting(r, 0, end=None), "seconds in sittings of 1800"),
+    (lambda r: r | {"evaluations": [{"set": "test", "date": "2025-12-30T00:00:00+00:00"}]}, "scored before"),
+])
+def test_each_fault_is_found(good, change, said):
+    "A digest can be computed anew; what then cannot be true is found all the same."
+    assert said in "; ".join(faults(sealed(change(good))))
+
+
+@pytest.mark.parametrize("command, expected", [
+    ("annotated-transformer train runs/x --data data/x --config small --d-model 192 --minutes 75", True),
+    ("OMP_NUM_THREADS=1 annotated-transformer sweep A1 --scale small --data data/multi30k --seeds 0", True),
+    ("annotated-transformer evaluate runs/x --split test --record x.json", True),
+    ("annotated-transformer evaluate runs/x --splitt test", False),
+    ("annotated-transformer improve runs/x", False),
+    ("python -m annotated_transformer.experiments.search_settings runs/x --sentences 5", True),
+    ("python -m annotated_transformer.experiments.search_settings runs/x --sentence-count 5", False),
+    ("python tests/large_corpus.py DATA OUT", True),
+    ("python tests/no_such_file.py DATA OUT", False),
+])
+def test_commands_are_parsed(command, expected):
+    assert parses(command) is expected
+
+
+# --- what a run writes --------------------------------------------------------------------------------------------------------------
+
+SHAPE = dict(vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+TRAINING = TrainingConfig(steps=12, warmup_steps=20, batch_tokens=300, save_every=2, report_every=1, keep=5, precision="float32")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records") / "data"
+    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return folder
+
+
+def begin(folder: Path, data: Path) -> Run:
+    return start_run(folder, data, replace(TINY, **SHAPE), TRAINING)
+
+
+def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("ANNOTATED_REVISION", "0123abc")
+    run = begin(tmp_path / "run", data)
+    assert not train(run, minutes=1e-9) and run.record()["status"] == "stopped"
+    monkeypatch.setenv("ANNOTATED_REVISION", "4567def")
+    assert train(Run.open(run.folder))
+    record = run.record()
+    assert record["status"] == "finished" and record["revision"] == "0123abc"
+    assert [s["revision"] for s in record["sittings"]] == ["0123abc", "4567def"]
+    assert record["sittings"][0]["to_step"] == record["sittings"][1]["from_step"] and record["sittings"][1]["to_step"] == TRAINING.steps
+    assert record_digest(record) == record["digest"] and sitting_faults(record) == []
+    assert record["weights"] == hashlib.sha256((run.folder / "averaged.safetensors").read_bytes()).hexdigest()
+
+
+def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
+    "SIGKILL right after a checkpoint was saved: the sitting ends there."
+    run = begin(tmp_path / "run", data)
+    program = ("import os, signal, sys\nfrom annotated_transformer.runs import Run\nfrom annotated_transformer.training import train\n"
+               "save = Run.save_checkpoint\n"
+               "def save_and_die(self, step, *rest):\n    save(self, step, *rest)\n    step == 4 and os.kill(os.getpid(), signal.SIGKILL)\n"
+               "Run.save_checkpoint = save_and_die\ntrain(Run.open(sys.argv[1]))\n")
+    killed = subprocess.run([sys.executable, "-c", program, str(run.folder)], capture_output=True)
+    assert killed.returncode == -9, killed.stderr
+    [sitting] = run.provenance()["sittings"]
+    assert sitting["to_step"] == 4 and sitting["begin"] <= sitting["end"]
+    assert train(run)
+    assert [(s["from_step"], s["to_step"]) for s in run.record()["sittings"]] == [(0, 4), (4, 12)]
+
+
+def test_what_is_loaded_is_what_was_measured(data, tmp_path):
+    "The perplexity in the record is that of the weights that `load` uses, and no other number of checkpoints does better."
+    from annotated_transformer.translation import evaluate, load
+    from annotated_transformer.corpora import Corpus
+
+    run = begin(tmp_path / "run", data)
+    assert train(run)
+    record = run.record()
+    src, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    found = evaluate(load(run.folder), src, references, beam_size=1, alpha=0.6, samples=0)
+    assert found.perplexity == pytest.approx(record["metrics"]["perplexity/dev"], rel=1e-4)
+    assert found.accuracy == pytest.approx(record["metrics"]["accuracy/dev"], abs=1e-3)
+    tried = record["averages"]
+    assert [t["checkpoints"] for t in tried] == [1, 2, 4, 5] and sum(t["chosen"] for t in tried) == 1
+    best = min(tried, key=lambda t: t["perplexity/dev"])
+    assert best["chosen"] and best["checkpoints"] == record["metrics"]["averaged_checkpoints"]
+
+
+def test_each_look_at_a_test_set_is_kept(data, tmp_path, monkeypatch):
+    "Before the training is finished too, and with the date."
+    run = begin(tmp_path / "run", data)
+    assert not train(run, minutes=1e-9)
+    for beam in ("1", "2"):
+        cli.main(["evaluate", str(run.folder), "--split", "test", "--beam-size", beam, "--json"])
+    assert train(run)
+    found = run.record()["evaluations"]
+    assert [(e["set"], e["search"]["beam_size"], e["steps"]) for e in found] == [("test", 1, 1), ("test", 2, 1)]
+    assert all(moment(e["date"]) <= datetime.now(UTC) and "sacrebleu" in e["metrics"] for e in found)
+
+
+def test_an_abandoned_run_says_why(data, tmp_path, capsys):
+    run = begin(tmp_path / "run", data)
+    assert not train(run, minutes=1e-9)
+    cli.main(["train", str(run.folder), "--abandon", "the seed was wrong"])
+    record = run.record()
+    assert record["status"] == "abandoned" and record["reason"] == "the seed was wrong" and record["metrics"]["steps"] == 1
+    with pytest.raises(InputError, match="abandoned .the seed was wrong."):
+        train(run)
+    finished = begin(tmp_path / "finished", data)
+    assert train(finished)
+    with pytest.raises(InputError, match="finished already"):
+        finished.abandon("after all")
