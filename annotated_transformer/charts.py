@@ -27,12 +27,13 @@ GREY = "#6E6E6E"  # lines and labels within a chart
 
 def style(chart):
     "`chart` (altair) in the common style: transparent ground, legible text, the colour-blind palette."
+    text = {"labelFontSize": 13, "titleFontSize": 13, "titleFontWeight": "normal"}
     return (chart.configure(background="transparent", font="sans-serif")
             .configure_view(stroke=None)
-            .configure_axis(gridColor="#8884", domainColor=GREY, tickColor=GREY, labelFontSize=13, titleFontSize=13, labelSeparation=6)
-            .configure_legend(labelFontSize=13, titleFontSize=13, labelLimit=300)
+            .configure_axis(gridColor="#8884", domainColor=GREY, tickColor=GREY, labelSeparation=6, **text)
+            .configure_legend(labelLimit=300, **text)
+            .configure_header(**text)
             .configure_title(fontSize=15, subtitleFontSize=13, anchor="start")
-            .configure_header(labelFontSize=13, titleFontSize=13)
             .configure_range(category=PALETTE))
 
 # %% ../nbs/94_charts.ipynb #3e8740c3
