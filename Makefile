@@ -52,11 +52,13 @@ notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, execut
 
 figures: notebooks ## draw figures/ anew (a chapter draws its own as it runs)
 
-# the notebook is read in nbs/, the README one folder up: links lose their ../ or gain nbs/ (and jupytext's marks of cells go)
+# the notebook is read in nbs/, the README one folder up: links lose their ../ or gain nbs/; folded cells show their output alone
 readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@mkdir -p build
-	@$(RUN) jupytext --quiet --to md --opt notebook_metadata_filter=-all -o build/index.md nbs/index.ipynb
-	@sed -e 's#](\([0-9a-z_]*\.ipynb\)#](nbs/\1#g' -e 's#](\.\./#](#g' -e '/^<!-- #[a-z]*region -->$$/d' build/index.md > $(README)
+	@$(RUN) jupyter nbconvert --log-level ERROR --to markdown --output-dir build --TagRemovePreprocessor.enabled=True \
+		--TagRemovePreprocessor.remove_input_tags hide-input nbs/index.ipynb
+	@sed -e 's#](\([0-9a-z_]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
+		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
 
 docs: $(DEVELOP) ## the chapters as a website in _docs/ (needs Quarto)
 	@if command -v quarto > /dev/null; then $(RUN) nbdev_docs; else echo "make docs: Quarto is not installed (quarto.org), so nothing was built" >&2; fi
