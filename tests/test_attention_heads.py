@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from annotated_transformer import attention_heads as heads
 from annotated_transformer import cli
-from annotated_transformer.attention import MultiHeadAttention
-from annotated_transformer.experiments.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences, join,
-                                                   link_sums, measure_heads, measure_run, phrases, position_sums, sentence_sums,
-                                                   shuffled_links, split_words, summarise, text_sentences, word_weights)
+from annotated_transformer.experiments import attention_heads as heads
+from annotated_transformer.experiments.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences,
+                                                               join, link_sums, measure_heads, phrases, position_sums, sentence_sums,
+                                                               shuffled_links, split_words, summarise, text_sentences, word_weights)
 from annotated_transformer.files import InputError
 from annotated_transformer.grammar import parse, realise
 from annotated_transformer.model import END
@@ -105,7 +104,7 @@ def links_in_words(sentence):
 
 def test_links_of_a_sentence_written_by_hand():
     found = links_in_words("The cat that the woman helps loves its bed.")
-    assert ("helps", "cat") in found["governor, relative"] and ("cat", "loves") in found["governor, subject"]
+    assert {("helps", "cat"), ("cat", "loves")} <= found["governor"]
     assert found["antecedent"] == {("its", "cat")} and found["dependent"] == {("cat", "helps"), ("loves", "cat")}
     assert {("its", "bed"), ("bed", "its"), ("loves", "its bed"), ("woman", "the")} <= found["constituent"]
     assert {("Katze", "cat"), ("ihr", "its"), ("hilft", "helps"), (",", "")} <= found["alignment"]
@@ -134,26 +133,12 @@ def test_positions_of_known_heads():
     made = torch.stack([one_hot_head([0, 1, 2, 3, 4], n), one_hot_head([5, 0, 1, 2, 3], n), one_hot_head([1, 2, 3, 4, 5], n),
                         one_hot_head([5] * 5, n), torch.full((5, 6), 1 / 6)])[None]
     found = by_name(position_sums(made))
-    expected = {"same": [1, 0, 0, 0, 1 / 6], "previous": [0, 1, 0, 0, 1 / 6], "next": [0, 0, 1, 0, 1 / 6],
-                "end symbol": [0, 0.2, 0.2, 1, 1 / 6], "entropy": [0, 0, 0, 0, math.log(6)], "relative entropy": [0, 0, 0, 0, 1]}
+    expected = {"same": [1, 0, 0, 0, 1 / 6], "previous": [0, 1, 0, 0, 1 / 6], "next": [0, 0, 1, 0, 1 / 6]}
     for name, values in expected.items():
         assert found[name] == pytest.approx(values, abs=1e-6), name
 
 
-def test_a_causal_head_is_measured_against_what_it_may_see():
-    uniform = torch.zeros(1, 1, 4, 5)
-    for i in range(4):
-        uniform[..., i, : i + 1] = uniform[..., i, 4] = 1 / (i + 2)
-    sums = position_sums(uniform, causal=True)
-    found = by_name(sums)
-    assert found["relative entropy"] == pytest.approx([1]) and "next" not in sums and "end symbol" not in sums
-    assert found["same"] == found["start symbol"] == pytest.approx([(1 / 2 + 1 / 3 + 1 / 4 + 1 / 5) / 4])
-    assert found["previous"] == pytest.approx([(1 / 3 + 1 / 4 + 1 / 5) / 3])
-    for name in ("same", "previous"):  # of a uniform head shuffling changes nothing
-        torch.testing.assert_close(sums[name].total, sums[name].shuffled)
-
-
-def test_cross_attention_may_have_more_queries_or_more_keys():
+def test_there_may_be_more_queries_or_more_keys():
     for n_queries, n in ((3, 6), (6, 3), (1, 1)):
         weights = torch.rand(2, 2, n_queries, n + 1).softmax(-1)
         for offset, name in ((-1, "previous"), (0, "same"), (1, "next")):
@@ -171,10 +156,6 @@ def test_shuffled_position_control_is_the_mean_over_all_orders():
         mean = torch.stack([s[name].total for s in every]).mean(0)
         for s in every:  # and no order changes the control
             torch.testing.assert_close(s[name].shuffled, mean)
-    for name in ("entropy", "relative entropy", "end symbol"):
-        assert every[0][name].shuffled is None
-        for s in every:
-            torch.testing.assert_close(s[name].total, every[0][name].total)
 
 
 def test_a_head_that_follows_the_gold_and_one_that_has_a_habit():
@@ -250,14 +231,11 @@ def test_weights_in_batches_are_those_of_each_pair_alone(translator, sentences):
     for i in (0, 7, 23):
         s = sentences[i]
         recorded = translator.attention(translator.vocabulary.decode(s.src.ids), translator.vocabulary.decode(s.tgt.ids))
-        shifted = s.tgt.group[-1:] + s.tgt.group[:-1]
         expected = {"encoder": torch.stack([join(w[0], s.src.group, s.src.group) for w in recorded.encoder]),
-                    "decoder": torch.stack([join(w[0], shifted, shifted) for w in recorded.decoder]),
-                    "cross": torch.stack([join(w[0], s.tgt.group, s.src.group) for w in recorded.cross]),
-                    "read": torch.stack([join(w[0], shifted, s.src.group) for w in recorded.cross])}
+                    "cross": torch.stack([join(w[0], s.tgt.group, s.src.group) for w in recorded.cross])}
+        assert found[i].keys() == expected.keys()
         for stack, weights in expected.items():
             torch.testing.assert_close(found[i][stack], weights[:, :, :-1], rtol=1e-4, atol=1e-5)
-    assert all(m.recorded is None for m in translator.model.modules() if isinstance(m, MultiHeadAttention))
 
 
 def test_sums_over_sentences_are_the_shares(translator, sentences):
@@ -272,9 +250,10 @@ def test_sums_over_sentences_are_the_shares(translator, sentences):
     m = measured["encoder/antecedent"]
     assert m.count.sum() == links > 3
     np.testing.assert_allclose(m.share(), right / links, atol=1e-6)
-    assert measured["cross/AER"].share().min() < 0.4 < measured["cross/AER, word just read"].share().min()
-    assert measured["cross/AER"].share("untrained").min() > 0.7
-    assert "encoder/next" in measured and "decoder/next" not in measured and "decoder/start symbol" in measured
+    assert measured["cross/AER"].share().min() < 0.4 and measured["cross/AER"].share("untrained").min() > 0.7
+    judged = ["previous", "same", "next", "governor", "dependent", "antecedent", "constituent"]
+    judged += [f"{kind}, weight" for kind in judged[3:]]
+    assert set(measured) == {"cross/AER", *(f"encoder/{name}" for name in judged)}
 
 
 def test_real_text_has_the_measures_that_need_no_gold(translator):
@@ -282,7 +261,7 @@ def test_real_text_has_the_measures_that_need_no_gold(translator):
     found = text_sentences(translator.vocabulary, pairs)
     assert len(found) == 2
     sums = sentence_sums(dict(word_weights(translator.model, found))[0], {}, {})
-    assert {key.split("/")[1] for key in sums} == {"previous", "same", "next", "entropy", "relative entropy", "end symbol", "start symbol"}
+    assert set(sums) == {"encoder/previous", "encoder/same", "encoder/next"}
 
 
 def test_find_heads_chooses_on_one_half_and_tells_the_other():
@@ -306,12 +285,12 @@ def test_less_error_is_better():
 
 def test_what_has_no_cases_in_a_half_is_not_told():
     count = np.array([1.0, 0, 1, 0])
-    assert find_heads({"encoder/antecedent": Measured(np.zeros((4, 1, 1)), None, np.zeros((4, 1, 1)), count)}) == {}
+    assert find_heads({"encoder/antecedent": Measured(*np.zeros((3, 4, 1, 1)), count)}) == {}
 
 
 # --- the record ----------------------------------------------------------------------------------------------------------------------
 
-def test_the_command_writes_a_record_and_tables_read_it(tmp_path, capsys):
+def test_the_command_writes_a_record(tmp_path, capsys):
     lines = ["The dog sleeps in the garden.", "A cat sings.", "My sister sees a horse."] * 10
     for name in ("train", "dev", "test"):
         (tmp_path / f"{name}.en").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n", encoding="utf-8")
@@ -324,14 +303,9 @@ def test_the_command_writes_a_record_and_tables_read_it(tmp_path, capsys):
     record = json.loads((tmp_path / "out" / "heads_grammar.json").read_text())
     assert record["task"] == "heads" and record["metrics"]["sentences"] == {"grammar": 20, "text": 20} and record["seed"] == 0
     assert record["data"]["sets"]["text"]["split"] == "dev" and "encoder/governor" in record["metrics"]["sets"]["grammar"]["heads"]
-    summary = record["metrics"]["sets"]["grammar"]
-    table = heads.head_table(summary)
-    assert len(table) == 8 * len(summary["heads"]) and set(table["layer"]) == {1, 2} and set(table["head"]) == {1, 2, 3, 4}
-    row = table[(table.measure == "previous") & (table["stack"] == "encoder") & (table.layer == 2) & (table["head"] == 3)].iloc[0]
-    assert row.trained == summary["heads"]["encoder/previous"]["trained"][1][2]
-    assert "AER" in heads.what_heads_do(summary).iloc[:, -1].str.cat() and len(heads.found_table(summary)) > 10
-    for chart in (heads.head_dots(summary), heads.head_maps(summary), heads.head_dots(record["metrics"]["sets"]["text"])):
-        assert chart.save(tmp_path / "chart.svg").stat().st_size < 400_000
+    for key, measure in record["metrics"]["sets"]["grammar"]["heads"].items():
+        assert all(np.shape(measure[what]) == (2, 4) for what in ("trained", "shuffled", "untrained", "margin_low")), key
+    assert set(record["metrics"]["sets"]["text"]["found"]) == {"encoder/previous", "encoder/same", "encoder/next"}
     assert "antecedent" in capsys.readouterr().out
 
 
