@@ -46,8 +46,8 @@ def title(nb: dict) -> str:
 
 
 def links(path: Path, chapters: dict[Path, dict]) -> str:
-    "The line at a chapter's end. `chapters` are all of them, in order."
-    order = list(chapters)
+    "The line at a chapter's end. `chapters` are all of them, in order, the index first."
+    order = list(chapters)[1:]
     place = order.index(path)
     before = [f"← [{title(chapters[p])}]({p.name})" for p in order[max(place - 1, 0) : place]]
     after = [f"[{title(chapters[p])}]({p.name}) →" for p in order[place + 1 : place + 2]]
@@ -67,13 +67,16 @@ def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
         if cell["id"] == "links":  # jupytext gives a new cell the id of the cell that stood in its place
             cell = {**cell, "id": hashlib.sha256(text(cell).encode()).hexdigest()[:8]}
         cells.append(folded(cell) if cell["cell_type"] == "code" else cell)
+    if path.stem == "index":
+        return {**chapters[path], "cells": cells}
     last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": [links(path, chapters)]}
     return {**chapters[path], "cells": [*cells, last]}
 
 
 def read(nbs: Path) -> dict[Path, dict]:
-    "The chapters in the order of their numbers."
-    return {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(nbs.glob("[0-9]*.ipynb"))}
+    "The index, and the chapters in the order of their numbers."
+    paths = [nbs / "index.ipynb", *sorted(nbs.glob("[0-9]*.ipynb"))]
+    return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def main(nbs: Path) -> None:

@@ -277,7 +277,7 @@ def tidied(root: Path, tmp: Path) -> Iterator[str]:
     for path, nb in chapters.items():
         if (wanted := tidy.tidied(path, chapters)["cells"]) == nb["cells"]:
             continue
-        what = "line of links" if wanted[-1] != nb["cells"][-1] else "folded cells"
+        what = "line of links" if wanted[-1] != nb["cells"][-1] else "metadata of folded cells"
         yield f"the {what} of {path.name} is not what .ci/tidy.py writes; run: .venv/bin/python .ci/tidy.py"
 
 
