@@ -137,11 +137,11 @@ class Shown:
         spec = self.chart.to_dict()
         png, scale = stored(spec)
         wide, high = (int.from_bytes(png[i : i + 4]) // scale for i in (16, 20))  # of a PNG's header
-        return ({"application/vnd.vegalite.v5+json": spec, "image/png": base64.b64encode(png).decode(), "text/plain": "<a chart>"},
-                {"image/png": {"width": wide, "height": high}})
+        data = {"application/vnd.vegalite.v5+json": spec, "text/plain": "<a chart>"}
+        return (data | {"image/png": base64.b64encode(png).decode()}, {"image/png": {"width": wide, "height": high}})
 
     def save(self, path: str | Path) -> Path:
-        "Write the chart as `path` ends: .svg, .png or .html (needs no network); with none of them, all three. Returns the path."
+        "Write the chart as `path` ends (.svg, .png, .html; none of them: all three). Returns the path."
         path = Path(path)
         if path.suffix and path.suffix not in WRITERS:
             raise ValueError(f"{path.name}: a chart is saved as .svg, .png or .html")
@@ -153,7 +153,7 @@ class Shown:
 
 # %% ../nbs/94_charts.ipynb #a246ab38
 def figures_dir() -> Path | None:
-    "The folder `figures/` of the checkout that the notebook runs in, or None elsewhere. `ANNOTATED_FIGURES` overrides it."
+    "The checkout's folder `figures/`, None where there is no checkout; `ANNOTATED_FIGURES` overrides it."
     if os.environ.get("ANNOTATED_FIGURES"):
         return Path(os.environ["ANNOTATED_FIGURES"])
     for folder in (Path.cwd(), Path.cwd().parent):
@@ -165,7 +165,8 @@ def figures_dir() -> Path | None:
 def show(chart, name: str | None = None, png: bool = False) -> Shown:
     """Show an altair `chart` in the common style; with a `name`, also save it to `figures/name.svg`.
 
-    `png` saves a PNG instead, for pictures of many marks whose SVG would be large. Away from a checkout nothing is saved.
+    `png` saves a PNG instead, for pictures of many marks whose SVG would be large. Away from a checkout
+    nothing is saved.
     """
     shown = Shown(chart)
     folder = figures_dir()
@@ -175,7 +176,7 @@ def show(chart, name: str | None = None, png: bool = False) -> Shown:
 
 # %% ../nbs/94_charts.ipynb #fb7bfe32
 def as_text(value, form: str | None) -> str:
-    "A cell's HTML. A number is written as `form` says; without one, whole numbers as they are and others with two decimals."
+    "A cell's HTML. `form` is for numbers; without it, whole ones stay as they are, others get two decimals."
     import pandas as pd
     if hasattr(value, "_repr_html_"):
         return value._repr_html_()
@@ -203,7 +204,7 @@ def side(values, texts: list[str]) -> str:
 
 # %% ../nbs/94_charts.ipynb #929a2b36
 class Table:
-    "A pandas `frame` that a notebook shows with its own style. `formats` is a format for all numbers, or one for each column's."
+    "A pandas `frame` with a style of its own; `formats` is one format for all numbers, or one for each column."
 
     def __init__(self, frame, formats: str | dict[str, str], caption: str):
         self.frame, self.formats, self.caption = frame, formats, caption
@@ -217,12 +218,13 @@ class Table:
             sides.append(side(values, columns[-1]))
 
         def row(tag: str, texts, rule: str = "") -> str:
-            return "<tr>" + "".join(f'<{tag} style="{CELL}{side}{rule}">{text}</{tag}>' for text, side in zip(texts, sides)) + "</tr>"
+            return "".join(["<tr>", *(f'<{tag} style="{CELL}{at}{rule}">{text}</{tag}>' for text, at in zip(texts, sides)), "</tr>"])
 
-        caption = f'<caption style="text-align: left; padding: 4px 14px">{self.caption}</caption>' if self.caption else ""
+        caption = f'<caption style="{CELL}left">{self.caption}</caption>' if self.caption else ""
         head = row("th", [escape(str(name)) for name in self.frame.columns], RULE)
         body = "".join(row("td", texts) for texts in zip(*columns))
-        return f'<table style="font-size: 13px; margin-left: 0">{caption}<thead>{head}</thead><tbody>{body}</tbody></table>'
+        rows = f"{caption}<thead>{head}</thead><tbody>{body}</tbody>"
+        return f'<table style="font-size: 13px; margin-left: 0">{rows}</table>'
 
     def __repr__(self) -> str:
         return self.frame.to_string(index=False)
@@ -231,8 +233,8 @@ class Table:
 def table(frame, formats: str | dict[str, str] = "", caption: str = "") -> Table:
     """Show a pandas `frame`: `table(frame, {"BLEU": "{:.1f}", "parameters": "{:,}"})`.
 
-    A format is Python's (`"{:.1f}"`); one string is for all numbers. `caption` is HTML and stands above. An index that means something is
-    made a column first (`frame.reset_index()`).
+    One string is for all numbers. `caption` is HTML and stands above. An index that means something is made a
+    column first (`frame.reset_index()`).
     """
     return Table(frame, formats, caption)
 
