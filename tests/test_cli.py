@@ -13,6 +13,7 @@ import warnings
 import pytest
 
 from annotated_transformer import cli, grammar
+from annotated_transformer.commands.translate import LONGEST
 from annotated_transformer.files import file_digest
 from annotated_transformer.runs import Run
 from annotated_transformer.translation import load
@@ -86,13 +87,20 @@ def test_chain_leaves_a_whole_run(made, capsys):
 
 
 def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
-    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
+    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--split", "test", "--beam-size", "1",
+              "--record", str(tmp_path / "kept.json")])
     assert "sacreBLEU" in capsys.readouterr().out
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert {"sacrebleu/test", "perplexity/test", "accuracy/test"} <= set(kept["metrics"]) and kept["name"] == "kept"
     assert kept["signature"].startswith("nrefs:1") and kept["search"] == {"test": {"beam_size": 1, "alpha": 0.6}}
     cli.main(["train", str(copy), "--data", str(made / "data"), "--config=tiny", *OPTIONS])  # nothing is left to do
     assert json.loads((copy / "record.json").read_text())["metrics"] == kept["metrics"]
+
+
+def test_evaluate_takes_the_development_set(made, copy, capsys):
+    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--beam-size", "1"])
+    assert capsys.readouterr().out.startswith("dev: 30 sentences")
+    assert not any(name.endswith("/test") for name in json.loads((copy / "record.json").read_text())["metrics"])
 
 
 def test_evaluate_takes_files(made, text, capsys):
@@ -262,7 +270,7 @@ def test_line_without_end(tmp_path):
     large, out = streamed(tmp_path, "stub", [b"x"] + ["\u00e4".encode() * 50_000] * 1000 + [b"\nnext\n"])
     assert large < small + 40
     first, second = out.read_text(encoding="utf-8").splitlines()
-    assert set(first) == {"x", "\u00e4"} and len(first.encode()) in (cli.LONGEST, cli.LONGEST - 1) and second == "next"
+    assert set(first) == {"x", "\u00e4"} and len(first.encode()) in (LONGEST, LONGEST - 1) and second == "next"
 
 
 AT_ONCE = """
@@ -339,6 +347,22 @@ def test_interrupted_training_continues(made, tmp_path):
     assert steps == list(range(1, steps[-1] + 1)) and steps[-1] > stopped
 
 
+def test_a_value_that_is_some_presets_default_is_not_ignored(made, tmp_path, capsys):
+    "Small's 3,500 steps, asked of a run of another preset, by itself and beside --config."
+    for more in ([], ["--data", made / "data"], ["--config", "tiny"]):
+        fails(["train", made / "run", "--steps", "3500", *more], capsys, "--steps 3500 (it has 12)")
+
+
+def test_train_says_the_rates_peak_and_warns(made, tmp_path, capsys):
+    for name, rate, warned in (("usual", "0.5", False), ("mistaken", "5e-4", True)):
+        cli.main(["train", str(tmp_path / name), "--data", str(made / "data"), "--config", "tiny", *MODEL, "--steps", "1", "--warmup-steps", "400",
+                  "--rate", rate])
+        said = capsys.readouterr().err
+        assert f"up to {float(rate) * 16**-0.5 * 400**-0.5:.2g} at update 400" in said
+        assert ("warning: --rate 0.0005 multiplies equation 3" in said) == warned
+    assert "give --rate 0.04" in said  # 0.04 * (16 * 400) ** -0.5 is 5e-4
+
+
 def test_same_command_again_continues(made, capsys):
     before = (made / "run" / "metrics.jsonl").read_text()
     cli.main(["train", str(made / "run"), "--data", str(made / "data"), "--config", "tiny", *MODEL,
@@ -353,14 +377,15 @@ def test_word_pieces(text, tmp_path, capsys):
     cli.main(["evaluate", str(tmp_path / "run"), "--beam-size", "1"])
 
 
-@pytest.mark.parametrize("command", ["", "prepare", "train", "translate", "evaluate", "export", "demo"])
+@pytest.mark.parametrize("command", ["", *cli.COMMANDS])
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([*command.split(), "--help"])
     assert end.value.code == 0
     out = capsys.readouterr().out
     assert "Examples:" in out or not command and "Begin with:" in out
-    assert f"  annotated-transformer {command or 'prepare'} " in out or command == "demo"
+    assert f"  annotated-transformer {command or 'prepare'}" in out or command == "parse"
+    assert command or all(f"\n  {name} " in out for name in cli.COMMANDS)
 
 
 # --- what is wrong -----------------------------------------------------------------------------------------------------------------
@@ -523,6 +548,19 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["evaluate", "RUN", "--src", "DATA/test.en"], ["--ref"]),
     (["prepare", "NEW"], ["--train"]),
     (["prepare", "NEW", "--corpus", "novels"], ["novels"]),
+    # options that would have no effect
+    (["prepare", "NEW", "--corpus", "multi30k", "--max-words", "80"], ["--max-words 80", "multi30k"]),
+    (["prepare", "NEW", "--corpus", "multi30k", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
+    (["prepare", "NEW", "--corpus", "multi30k", "--holdout", "10"], ["--holdout 10", "multi30k"]),
+    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en"], ["--train", "multi30k"]),
+    (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "ptb-sample"]),
+    (["prepare", "NEW", "--corpus", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
+    (["prepare", "NEW", "--train", "a", "b", "--dev", "a", "b", "--test", "a", "b", "--holdout", "10"], ["--holdout 10"]),
+    (["evaluate", "--translations", "a", "--references", "b", "--beam-size", "8"], ["--beam-size"]),
+    (["evaluate", "RUN", "--references", "DATA/test.de", "--split", "dev"], ["--src"]),
+    (["train", "RUN", "--d-k", "64"], ["--d-k 64", "8"]),
+    (["train", "RUN", "--steps", "3500"], ["--steps 3500", "12"]),
+    (["train", "RUN", "--dropout", "0.3"], ["--dropout 0.3", "0.05"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
     places = {"RUN": str(made / "run"), "DATA": str(made / "data"), "NEW": str(tmp_path / "new"), "NOTHING": str(tmp_path / "nothing")}

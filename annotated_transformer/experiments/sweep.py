@@ -7,7 +7,7 @@ __all__ = ['NEEDED', 'STOPPED', 'SEARCH', 'SENTENCE', 'POSITIONS', 'MEASUREMENTS
            'score_row', 'reference_losses', 'write_sentences', 'measure_step_time', 'write_measurement', 'joined',
            'nats_by_position', 'measure_positions', 'perplexity', 'obey_parent', 'alone', 'perform', 'Worker', 'main',
            'plan', 'check_data', 'measurements', 'gpus', 'steps_done', 'Sweep', 'run_sweep', 'progress', 'outcome',
-           'carry_out', 'runs_of', 'tell', 'score_table', 'command_for']
+           'carry_out', 'runs_of', 'tell', 'score_table', 'command_for', 'sweep']
 
 # %% ../../nbs/51_sweep.ipynb #5e5c7711
 import contextlib
@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 import numpy as np
 import torch
@@ -513,6 +514,47 @@ def command_for(rows: Sequence[str], scale: str = "small") -> str:
     corpus = SCALES[scale].corpus
     words = ["annotated-transformer", "sweep", *(rows if len(rows) < len(ROWS) else ()), "--scale", scale]
     return f"annotated-transformer prepare data/{corpus} --corpus {corpus} && {shlex.join(words)}"
+
+# %% ../../nbs/51_sweep.ipynb #75ea2da4
+def sweep(
+    *rows: str,
+    scale: Literal["full", "small", "tiny"] = "small",
+    data: Path | None = None,
+    seeds: tuple[int, ...] | None = None,
+    jobs: int | None = None,
+    minutes: float | None = None,
+    folder: Path = Path("runs/variations"),
+    out: Path = Path("nbs/results"),
+) -> None:
+    """Train the variations of Table 3, or some of them, and write a result record for each.
+
+    Stopped or killed at any time, the same command goes on; a row that has its record is not run again.
+
+    Examples:
+      annotated-transformer sweep --scale small --jobs 2 --minutes 60
+      annotated-transformer sweep base A1 A4 --seeds 0 1 2
+      annotated-transformer sweep C5 --seeds 0 --out /tmp/again --folder /tmp/again/runs
+
+    Args:
+        rows: rows as the table names them (base, A1, ..., E, big), and AOP1 and AOP2 of the appendix; all where none is named
+        scale: full: the paper's sizes, WMT 2014; small: widths divided by 4, Multi30k; tiny: for tests, the grammar
+        data: the scale's corpus, made by `prepare` (data/wmt14, data/multi30k or data/grammar where not given)
+        seeds: of each row (where not given: 0, 1 and 2 for base, whose spread the verdicts need, and 0 for the others)
+        jobs: rows at once (where not given: one for each GPU, or one)
+        minutes: stop after so many minutes
+        folder: where run directories and logs go
+        out: where records go
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs {jobs}: give 1 or more")
+    if minutes is not None and not minutes > 0:
+        raise InputError(f"--minutes {minutes}: give a number above 0")
+    data = data or Path("data") / SCALES[scale].corpus
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    planned = plan(rows, scale, seeds, data, folder, out)
+    for place in (folder, out):
+        place.mkdir(parents=True, exist_ok=True)
+    carry_out(planned, jobs or max(1, len(gpus())), until)
 
 # %% ../../nbs/51_sweep.ipynb #3ab2a458
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
