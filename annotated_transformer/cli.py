@@ -27,6 +27,7 @@ COMMANDS = {
 }
 "the module that has the function of a command's name"
 
+# %% ../nbs/34_command_line.ipynb #10cf6aec
 USAGE = """usage: annotated-transformer COMMAND ...
 
   demo       learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture
@@ -48,7 +49,7 @@ Then, on text of your own (two files, line i of one the translation of line i of
 
 annotated-transformer COMMAND --help explains the options of one."""
 
-# %% ../nbs/34_command_line.ipynb #10cf6aec
+# %% ../nbs/34_command_line.ipynb #32f1d238
 def run_command(argv: Sequence[str]) -> None:
     "Do what a command line says. Raises InputError where it says what cannot be done."
     name, options = argv[0], argv[1:]
@@ -60,7 +61,7 @@ def run_command(argv: Sequence[str]) -> None:
     function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name)
     call(function, options, f"annotated-transformer {name}")
 
-
+# %% ../nbs/34_command_line.ipynb #8a792b73
 def main(argv: Sequence[str] | None = None) -> None:
     "The console script. What a user can mend is said in one line on standard error, with exit code 2."
     argv = sys.argv[1:] if argv is None else argv

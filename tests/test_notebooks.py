@@ -33,14 +33,14 @@ LINES = 25  # a cell's, its directives not counted
 LONG = {
     "00_paper", "10_attention", "11_feed_forward", "12_layers", "13_embedding", "14_model", "15_model_figures", "16_fast",
     "21_corpora", "22_vocabulary", "23_batching", "25_regularization", "26_runs", "27_training", "30_decoding",
-    "31_scores", "32_translation", "33_export", "34_command_line", "40_why_self_attention", "50_variations", "51_sweep",
+    "31_scores", "32_translation", "33_export", "40_why_self_attention", "50_variations", "51_sweep",
     "52_verdicts", "53_search_settings", "60_attention_figures", "61_attention_heads", "70_trees", "71_pcfg", "72_parsing",
     "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding",
 }
 CODE_FIRST = {"26_runs", "51_sweep", "52_verdicts"}
-EVERYWHERE = {"charts", "files", "synchronous_grammar"}  # modules that any chapter may import
+EVERYWHERE = {"charts", "files", "synchronous_grammar", "options"}  # modules that any chapter may import
 # chapters that may import later ones: the first shows the whole before its parts; the command line imports what it is asked to run
-LOOKS_AHEAD = {"01_at_a_glance", "34_command_line"}
+LOOKS_AHEAD = {"01_at_a_glance"}
 
 
 def read(path: Path) -> dict:
@@ -181,9 +181,11 @@ def imported(source: str, package: str = "annotated_transformer") -> Iterator[st
 
 
 def order(path: Path) -> Iterator[str]:
-    "A slow cell may look ahead: it makes a record, as a run of a later chapter does, for the chapter to read."
+    """A command imports what it runs, of whatever chapter. A slow cell may look ahead: it makes a record, as a run of a later chapter
+    does, for the chapter to read."""
+    mine = [module for module, stem in modules(path.parent).items() if stem == path.stem]
     chapters = modules(path.parent) | dict.fromkeys(EVERYWHERE, "")
-    if path.stem in LOOKS_AHEAD:
+    if path.stem in LOOKS_AHEAD or any(module.startswith("commands.") for module in mine):
         return
     for source in sources(path, "code"):
         if directives(source) & {"slow", "gpu"}:
@@ -193,13 +195,19 @@ def order(path: Path) -> Iterator[str]:
                 yield f"it imports {module}, of the later chapter {chapters[module]}"
 
 
+def help_lines(source: str) -> int:
+    "The lines of docstrings that explain parameters: a command's help is no code."
+    functions = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef)]
+    return sum(f.body[0].end_lineno - f.body[0].lineno + 1 for f in functions if "Args:" in (ast.get_docstring(f) or ""))
+
+
 def short(path: Path) -> Iterator[str]:
     if path.stem in LONG:
         return
     for cell in read(path)["cells"]:
         lines = [line for line in text(cell["source"]).splitlines() if not line.startswith("#|")]
-        if cell["cell_type"] == "code" and len(lines) > LINES:
-            yield f"cell {cell['id']} ({lines[0]}) has {len(lines)} lines, more than {LINES}: split it, one idea a cell"
+        if cell["cell_type"] == "code" and (count := len(lines) - help_lines(text(cell["source"]))) > LINES:
+            yield f"cell {cell['id']} ({lines[0]}) has {count} lines of code, more than {LINES}: split it, one idea a cell"
 
 
 def prose_first(path: Path) -> Iterator[str]:
@@ -245,6 +253,8 @@ def exports(root: Path, tmp: Path) -> Iterator[str]:
     shutil.copytree(root / "nbs", tmp / "nbs", ignore=shutil.ignore_patterns("*.py", "results", ".*"))
     shutil.copy(root / "settings.ini", tmp)
     (tmp / package).mkdir()
+    if (root / package / "__init__.py").exists():  # nbdev writes the version there; the rest is written by hand
+        shutil.copy(root / package / "__init__.py", tmp / package)
     subprocess.run([BIN / "nbdev_export"], cwd=tmp, check=True, capture_output=True)
     there, fresh = ({str(path.relative_to(folder / package)): path.read_text(encoding="utf-8") for path in (folder / package).rglob("*.py")}
                     for folder in (root, tmp))

@@ -61,7 +61,7 @@ def name_and_ending(file: Path) -> tuple[str, str | None]:
     "What a file of references is of: newstest2014 and de for newstest2014.de, or .de.gz."
     return re.fullmatch(r"(.+?)(?:\.(\w+))?(?:\.gz)?", file.name).groups()
 
-
+# %% ../../nbs/37_evaluate.ipynb #1c4fcfe0
 def add_scores(record: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     "`record` with the numbers, intervals and signatures of a `summary`, under the set's name."
     of = found["set"]
@@ -118,7 +118,7 @@ def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[
         raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
     return corpus.set_name(split), list(corpus.pairs(split)), recordable(run, corpus, split)
 
-
+# %% ../../nbs/37_evaluate.ipynb #e7fc9984
 def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Path | None, split: str, language: str | None,
                  search: dict[str, float], record: Path | None) -> dict[str, Any]:
     "The `summary` of a run on a split of a corpus, kept in the run's record, or on two files."
@@ -143,19 +143,10 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
 
 # %% ../../nbs/37_evaluate.ipynb #c20aefe9
 def evaluate(
-    run: Path | None = None,
-    /,
-    *,
-    translations: Path | None = None,
-    references: Path | None = None,
-    src: Path | None = None,
-    data: Path | None = None,
-    split: str | None = None,
-    language: str | None = None,
-    beam_size: int | None = None,
-    alpha: float | None = None,
-    json: bool = False,
-    record: Path | None = None,
+    run: Path | None = None, /, *,
+    translations: Path | None = None, references: Path | None = None, src: Path | None = None, data: Path | None = None,
+    split: str | None = None, language: str | None = None, beam_size: int | None = None, alpha: float | None = None,
+    json: bool = False, record: Path | None = None,
 ) -> None:
     """Score a run, or a file of translations: BLEU by sacreBLEU and by the paper's recipe, chrF; of a run also perplexity and accuracy.
 

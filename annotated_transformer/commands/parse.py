@@ -49,17 +49,9 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
 
 # %% ../../nbs/74_parse.ipynb #806c41eb
 def parse(
-    run: Path,
-    file: Path | None = None,
-    /,
-    *,
-    tokenized: bool = False,
-    beam_size: int = BEAM,
-    alpha: float = ALPHA,
-    strict: bool = False,
-    split: str | None = None,
-    data: Path | None = None,
-    record: Path | None = None,
+    run: Path, file: Path | None = None, /, *,
+    tokenized: bool = False, beam_size: int = BEAM, alpha: float = ALPHA, strict: bool = False,
+    split: str | None = None, data: Path | None = None, record: Path | None = None,
 ) -> None:
     """Parse sentences from a file or from standard input: trees in brackets on standard output, one a line.
 

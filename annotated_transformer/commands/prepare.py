@@ -37,7 +37,7 @@ SIZES = {
 TREEBANKS = ("ptb", "ptb-sample", "craft", "grammar-trees")
 CONFIGS = {"grammar": "tiny", "wmt14": "base", "files": "small", "multi30k": "small"}
 
-
+# %% ../../nbs/35_prepare.ipynb #9082e81b
 def kind_of(corpus: str, options: dict) -> str:
     "Which line of `OBEYED` holds for a corpus."
     return "treebank" if corpus in TREEBANKS else "sources" if corpus == "files" and "sources" in options else corpus
@@ -71,7 +71,7 @@ def text_corpus(folder: Path, corpus: str, overwrite: bool, options: dict) -> Co
         raise InputError(f"--holdout {options['holdout']}: has no effect where --dev and --test are given: leave it out")
     return corpora.file_corpus(folder, **languages, **options, overwrite=overwrite)
 
-
+# %% ../../nbs/35_prepare.ipynb #0986e148
 def treebank(folder: Path, corpus: str, vocab_size: int, overwrite: bool, options: dict) -> None:
     "Sentences and their trees, made ready for training."
     from annotated_transformer.parsing import prepare_trees, tree_corpus
@@ -104,28 +104,13 @@ def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_
 
 # %% ../../nbs/35_prepare.ipynb #631cb7ae
 def prepare(
-    folder: Path,
-    /,
-    *,
+    folder: Path, /, *,
     corpus: Literal["files", "grammar", "multi30k", "wmt14", "ptb", "ptb-sample", "craft", "grammar-trees"] = "files",
-    source: Path | None = None,
-    src: str | None = None,
-    tgt: str | None = None,
-    train: tuple[Path, ...] | None = None,
-    dev: tuple[Path, ...] | None = None,
-    test: tuple[Path, ...] | None = None,
-    sources: Path | None = None,
-    vocab_size: int | None = None,
-    vocabulary: Literal["bpe", "word-pieces"] | None = None,
-    holdout: int | None = None,
-    max_words: int | None = None,
-    max_ratio: float | None = None,
-    strict: bool | None = None,
-    drop_overlap: bool | None = None,
-    tags: bool | None = None,
-    extra: Path | None = None,
-    extra_weight: float | None = None,
-    overwrite: bool = False,
+    source: Path | None = None, src: str | None = None, tgt: str | None = None, train: tuple[Path, ...] | None = None,
+    dev: tuple[Path, ...] | None = None, test: tuple[Path, ...] | None = None, sources: Path | None = None,
+    vocab_size: int | None = None, vocabulary: Literal["bpe", "word-pieces"] | None = None, holdout: int | None = None,
+    max_words: int | None = None, max_ratio: float | None = None, strict: bool | None = None, drop_overlap: bool | None = None,
+    tags: bool | None = None, extra: Path | None = None, extra_weight: float | None = None, overwrite: bool = False,
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 

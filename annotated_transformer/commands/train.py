@@ -56,7 +56,7 @@ def differences(run: Run, preset: str | None, changes: dict) -> list[str]:
     return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]
 
-
+# %% ../../nbs/36_train.ipynb #a5afc690
 def opened(folder: Path, data: Path | None, preset: str | None, changes: dict) -> Run:
     "The run in `folder`, begun if need be. Raises InputError where it is of another configuration, or there are no data."
     exists = summed((folder / "config.json").exists())[0] > 0  # asked together, before one process makes it
@@ -77,9 +77,7 @@ def opened(folder: Path, data: Path | None, preset: str | None, changes: dict) -
 
 # %% ../../nbs/36_train.ipynb #01caeba3
 def train(
-    folder: Path,
-    /,
-    *,
+    folder: Path, /, *,
     data: Path | None = None,
     config: Literal["base", "big", "big-en-fr", "small", "tiny", "parser", "parser-semi", "parser-small"] | None = None,
     minutes: float | None = None,

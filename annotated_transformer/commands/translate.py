@@ -79,7 +79,7 @@ def count_lines(stream) -> int | None:
     stream.seek(here)
     return count
 
-
+# %% ../../nbs/38_translate.ipynb #81e4e046
 @contextlib.contextmanager
 def opened(file: Path | None):
     "A file of lines, or standard input, to read bytes from. Raises InputError where it cannot be read."
@@ -92,7 +92,7 @@ def opened(file: Path | None):
     with stream if file else contextlib.nullcontext():
         yield stream
 
-
+# %% ../../nbs/38_translate.ipynb #cf2da3dd
 def answer_lines(stream, name: str, what: str, answer: Callable[[list[str], int, object], Iterator[bytes]]) -> None:
     "Write what `answer` gives for the lines of `stream` to standard output, which is flushed after each batch."
     from tqdm import tqdm
@@ -137,15 +137,8 @@ def translated(translator: translation.Translator, name: str, strict: bool, sear
 
 # %% ../../nbs/38_translate.ipynb #c1e16b3c
 def translate(
-    run: Path,
-    file: Path | None = None,
-    /,
-    *,
-    beam_size: int = 4,
-    alpha: float = 0.6,
-    nbest: int | None = None,
-    scores: bool = False,
-    strict: bool = False,
+    run: Path, file: Path | None = None, /, *,
+    beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False, strict: bool = False,
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
