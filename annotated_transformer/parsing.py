@@ -26,7 +26,8 @@ from .model import BASE
 from .runs import Run
 from .training import PAPER, TrainingConfig, start_run
 from .translation import Translator
-from .trees import COLLINS, WORD, Rules, Scores, Tree, clean, linearise, read_tree, read_trees, restore, score
+from .bracket_f1 import COLLINS, Rules, Scores, score
+from .trees import WORD, Tree, clean, linearise, read_tree, read_trees, restore
 from .vocabulary import BytePairVocabulary, Vocabulary, kept_vocabulary, learn_vocabulary, load_vocabulary
 
 # %% ../nbs/72_parsing.ipynb #ada7360b

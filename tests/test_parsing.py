@@ -18,7 +18,7 @@ from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpora import Corpus
 from annotated_transformer.files import InputError
 from annotated_transformer.parsing import Parser, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
-from annotated_transformer.pcfg import Pcfg, count_rules, right_branching
+from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig, start_run, train
 from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore

@@ -22,11 +22,11 @@ from ..linear import keep_memory
 from ..model import TransformerConfig
 from ..parsing import ALPHA, PARSER, PARSER_TRAINING, choose_beam, continue_on, gold_trees, load_parser, parse_trees
 from ..parsing import prepare_trees, tree_corpus
-from ..pcfg import Pcfg, right_branching
+from ..bracket_f1 import Pcfg, Rules, right_branching, score
 from ..records import make_record, run_program, write_record
 from ..runs import Run
 from ..training import TINY, TrainingConfig, start_run, train
-from ..trees import Rules, Tree, score
+from ..trees import Tree
 from ..vocabulary import Vocabulary, load_vocabulary
 
 # %% ../../nbs/73_parsing_runs.ipynb #24e7f28b
