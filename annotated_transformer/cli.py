@@ -55,7 +55,7 @@ def run_command(argv: Sequence[str]) -> None:
     name, options = argv[0], argv[1:]
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
-    from annotated_transformer.linear import keep_memory
+    from annotated_transformer.fast import keep_memory
 
     keep_memory()
     function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name)

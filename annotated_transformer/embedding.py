@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .linear import linear
-
 # %% ../nbs/13_embedding.ipynb #25d0c246
 class SharedEmbedding(nn.Module):
     """One matrix [vocab_size, d_model] for the source's and the target's embedding and the pre-softmax transformation.
@@ -41,7 +39,7 @@ class SharedEmbedding(nn.Module):
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab_size"]:
         "The scores before the softmax: the product with every row of the matrix."
-        return linear(x, self.weight)
+        return F.linear(x, self.weight)
 
 # %% ../nbs/13_embedding.ipynb #7683988a
 def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length d_model"]:
@@ -56,30 +54,21 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "lengt
 
 # %% ../nbs/13_embedding.ipynb #21663db5
 class SinusoidalPositions(nn.Module):
-    "Adds `sinusoids` to the embeddings; the table grows with the longest sequence seen and is no parameter."
+    "Adds `sinusoids` to embeddings of any length."
 
-    def __init__(self, d_model: int):
-        super().__init__()
-        self.table = sinusoids(256, d_model)  # no buffer: its length differs between the processes of a training
-
-    def forward(self, x: Float[Tensor, "batch length d_model"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
-        end = start + x.size(1)
-        if end > self.table.size(0):
-            self.table = sinusoids(2 * end, x.size(2))
-        self.table = self.table.to(x.device)
-        return x + self.table[start:end].to(x.dtype)
+    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
+        return x + sinusoids(x.size(1), x.size(2)).to(x)  # of x's type, on its device
 
 # %% ../nbs/13_embedding.ipynb #3e6f28f6
 class LearnedPositions(nn.Module):
-    "Adds a learned vector to each of the first `max_length` positions (Table 3, row E); a later one is a ValueError."
+    "Adds a learned vector to each of the first `max_length` positions (Table 3, row E); a longer sequence is a ValueError."
 
     def __init__(self, d_model: int, max_length: int):
         super().__init__()
         self.table = nn.Parameter(torch.randn(max_length, d_model))
 
-    def forward(self, x: Float[Tensor, "batch length d_model"], start: int = 0) -> Float[Tensor, "batch length d_model"]:
-        end = start + x.size(1)
-        if end > self.table.size(0):
-            raise ValueError(f"position {end} of a sequence, and only {self.table.size(0)} were learned: "
+    def forward(self, x: Float[Tensor, "batch length d_model"]) -> Float[Tensor, "batch length d_model"]:
+        if x.size(1) > len(self.table):
+            raise ValueError(f"position {x.size(1)} of a sequence, and only {len(self.table)} were learned: "
                              "shorten it, or train with a larger max_length or with sinusoidal positions")
-        return x + self.table[start:end]
+        return x + self.table[: x.size(1)]

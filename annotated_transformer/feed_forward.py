@@ -11,16 +11,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .linear import Linear
-
 # %% ../nbs/11_feed_forward.ipynb #484301c9
 class FeedForward(nn.Module):
     "FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position by itself (equation 2)."
 
     def __init__(self, d_model: int, d_ff: int):
         super().__init__()
-        self.inner = Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return self.outer(F.relu(self.inner(x)))
@@ -29,26 +27,19 @@ class FeedForward(nn.Module):
 class ParameterAttention(nn.Module):
     """Multi-head attention over `n_p` learned keys and values, a drop-in for `FeedForward` (the source's appendix).
 
-    `n_heads` is h_p, `d_pk` and `d_pv` the widths of a head's keys and values. Only queries and outputs are projected;
-    the keys and values are parameters, multiplied by sqrt(d_model) as the embeddings are, and the scores are not
-    divided by sqrt(d_pk).
+    `n_heads` is h_p, `d_pk` and `d_pv` are the widths of a head's keys and values. Only queries and outputs are projected; keys and
+    values are parameters, times sqrt(d_model) as embeddings are, and the scores are not divided by sqrt(d_pk).
     """
 
     def __init__(self, d_model: int, n_heads: int, n_p: int, d_pk: int = 64, d_pv: int = 64):
         super().__init__()
-        self.n_heads = n_heads
-        self.query = Linear(d_model, n_heads * d_pk, bias=False)
-        self.output = Linear(n_heads * d_pv, d_model, bias=False)
+        self.n_heads, self.scale = n_heads, d_model**0.5
+        self.query = nn.Linear(d_model, n_heads * d_pk, bias=False)
+        self.output = nn.Linear(n_heads * d_pv, d_model, bias=False)
         self.key = nn.Parameter(torch.randn(n_heads, n_p, d_pk) * d_model**-0.5)
         self.value = nn.Parameter(torch.randn(n_heads, n_p, d_pv) * d_model**-0.5)
-        self.scale = d_model**0.5
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        query = self.query(x.reshape(-1, x.size(-1)))
-        query = query.unflatten(1, (self.n_heads, -1)).transpose(0, 1)  # [head, position, d_pk]
-        key, value = self.key * self.scale, self.value * self.scale
-        if x.is_cuda:  # all those weights would fill a card's memory
-            heads = F.scaled_dot_product_attention(query, key, value, scale=1.0)
-        else:  # the quicker way there
-            heads = (query @ key.mT).softmax(-1) @ value
-        return self.output(heads.transpose(0, 1).flatten(1)).view(x.shape)
+        query = self.query(x).unflatten(-1, (self.n_heads, -1))  # [*batch, head, d_pk]
+        weights = torch.einsum("...hd,hpd->...hp", query, self.key * self.scale).softmax(-1)
+        return self.output(torch.einsum("...hp,hpv->...hv", weights, self.value * self.scale).flatten(-2))

@@ -36,7 +36,8 @@ from .corpora import Corpus
 from .files import InputError, read_json, write_json
 from .model import BASE, BIG, BIG_EN_FR, Transformer, TransformerConfig
 from .optimizer import adam, learning_rate, set_rate
-from .regularization import Quality, linear_cross_entropy, measure, quality, quality_sums, target_hidden
+from .fast import fast, linear_cross_entropy, target_hidden
+from .regularization import Quality, measure, quality, quality_sums
 from .runs import Run, average, load_weights
 from .vocabulary import load_vocabulary
 
@@ -105,8 +106,8 @@ class Objective(nn.Module):
         self.model, self.label_smoothing, self.autocast = model, label_smoothing, autocast
 
     def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, ""]:
-        with torch.autocast(src.device.type, torch.bfloat16, enabled=self.autocast):
-            hidden, target = target_hidden(self.model, Batch(src, tgt, None))
+        with torch.autocast(self.model.embedding.weight.device.type, torch.bfloat16, enabled=self.autocast):
+            hidden, target = target_hidden(self.model, src, tgt)
             return linear_cross_entropy(hidden, self.model.embedding.weight, target, self.label_smoothing)
 
 # %% ../nbs/27_training.ipynb #ecd32c72
@@ -183,10 +184,9 @@ def divide(corpus: ParallelCorpus, indices: Int[np.ndarray, " batch"], device_to
 def share(corpus: ParallelCorpus, indices: Int[np.ndarray, " batch"], device_tokens: int) -> list[tuple[Batch, float]]:
     "What this process computes of an update, as `update` wants it. With fewer sentences than processes it may be one of weight 0."
     mine = indices[rank()::processes()]
-    device = training_device()
     if len(mine) == 0:  # it takes part in the sum of the gradients all the same
-        return [(corpus.batch(indices[:1]).to(device), 0.0)]
-    return [(corpus.batch(part).to(device), 1.0) for part in divide(corpus, mine, device_tokens)]
+        return [(corpus.batch(indices[:1]), 0.0)]
+    return [(corpus.batch(part), 1.0) for part in divide(corpus, mine, device_tokens)]
 
 # %% ../nbs/27_training.ipynb #591fc5b9
 @dataclass
@@ -373,7 +373,7 @@ def train_in_group(run: Run, data: str | Path | None, minutes: float | None, dev
 def build(run: Run, config: TrainingConfig, compile: bool) -> tuple[Transformer, nn.Module, torch.optim.Optimizer]:
     "The model, drawn from the seed; its loss, ready for one process or many; the optimizer."
     torch.manual_seed(config.seed)
-    model = run.model().to(training_device(), torch.float64 if config.precision == "float64" else torch.float32).train()
+    model = fast(run.model().to(training_device(), torch.float64 if config.precision == "float64" else torch.float32).train())
     for layer in (*model.encoder, *model.decoder) if compile else ():
         layer.compile(dynamic=True)
     objective: nn.Module = Objective(model, config.label_smoothing, config.precision == "bfloat16")

@@ -21,6 +21,7 @@ from .attention import recording
 from .batching import Batch, batch_indices, pad
 from .files import InputError
 from .decoding import Hypothesis, beam_search
+from .fast import plain
 from .model import END, PAD, START, Transformer
 from .regularization import Quality, measure
 from .runs import Run
@@ -80,7 +81,7 @@ class Translator:
     """
 
     def __init__(self, model: Transformer, vocabulary: Vocabulary, run: Run | None = None):
-        self.model, self.vocabulary, self.run = model.eval(), vocabulary, run
+        self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
         self.max_tokens = min(1024, model.config.max_length) if model.config.positions == "learned" else 1024
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
@@ -154,7 +155,7 @@ class Translator:
         bar.update(len(lines) - len(sought))
         for batch in reversed(batch_indices(lengths[sought], lengths[sought], batch_tokens)):
             rows = sought[batch]
-            src = pad([np.array(encoded[i]) for i in rows]).to(self.device)
+            src = pad([np.array(encoded[i]) for i in rows])
             forced = prefixes and [prefixes[i] for i in rows]
             for i, hypotheses in zip(rows, beam_search(self.model, src, beam_size, alpha, extra, n_best, prefix=forced)):
                 found[i] = hypotheses

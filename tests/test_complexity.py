@@ -15,7 +15,7 @@ from annotated_transformer.attention import MultiHeadAttention, recording
 from annotated_transformer.experiments.complexity import (FORMED, GRU, LAYERS, LSTM, MEASURED, ROWS, Convolution, PeakBytes, Recurrent, RestrictedAttention,
                                               SeparableConvolution, Sizes, band_mask, count, crossing, dependency, fit, longest_chain,
                                               longest_path, path_lengths, rounds)
-from annotated_transformer.linear import Linear
+from torch.nn import Linear
 from annotated_transformer.paper import table
 
 

@@ -1,4 +1,6 @@
 "The model, for shapes that no one picked by hand: counts, causality, padding, and decoding a symbol at a time."
+import contextlib
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +10,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import Dim
+from torch.overrides import TorchFunctionMode
 
+from annotated_transformer.attention import recording
+from annotated_transformer.fast import Packed, fast
 from annotated_transformer.model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
 
 VOCABULARY = 13
@@ -95,10 +102,147 @@ def test_padding_and_neighbours_change_nothing(config, src, tgt, more_src, more_
 @given(small_configs, words, words, st.integers(0, 3))
 def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
     model, src, tgt = model_of(config), F.pad(torch.tensor([src]), (0, padding), value=PAD), torch.tensor([[START, *tgt]])
-    memory, mask = model.encode(src)
-    cache = model.start_cache(memory)
-    steps = [model.step(tgt[:, i:i + 1], cache, mask) for i in range(tgt.size(1))]
-    close(torch.cat(steps, 1), model(src, tgt))
+    with torch.inference_mode():
+        state = fast(model).start(src)
+        steps = [state.step(tgt[:, i:i + 1]) for i in range(tgt.size(1))]
+        close(torch.cat(steps, 1), model(src, tgt))
+
+
+@few
+@given(small_configs, words, words, st.integers(0, 4), st.integers(0, 4))
+def test_the_fast_model_is_the_plain_one(config, src, tgt, more_src, more_tgt):
+    "Logits at real positions, and the gradient of every weight, with padding and neighbours of other lengths."
+    model = model_of(config)
+    padded = [F.pad(torch.tensor([ids]), (0, more), value=PAD) for ids, more in ((src, more_src), ([START, *tgt], more_tgt))]
+    both = [torch.cat((ids, torch.randint(4, VOCABULARY, ids.shape))) for ids in padded]
+    real, found = both[1] != PAD, []
+    direction = torch.randn(int(real.sum()), VOCABULARY, dtype=torch.float64)
+    for version in (model, fast(model)):
+        logits = version(*both)[real]
+        found.append([logits, *torch.autograd.grad((logits * direction).sum(), list(model.parameters()), allow_unused=True)])
+    for plain, quick in zip(*found):
+        assert (plain is None) == (quick is None)
+        if plain is not None:
+            close(quick, plain)
+
+
+@few
+@given(small_configs, words, words)
+def test_recording_changes_no_bit_and_keeps_the_softmax(config, src, tgt):
+    model, src, tgt = model_of(config), torch.tensor([src]), torch.tensor([[START, *tgt]])
+    with torch.no_grad():
+        before = model(src, tgt)
+        with recording(model) as kept:
+            assert torch.equal(model(src, tgt), before)
+    for weights in kept.values():
+        assert len(weights) == 1 and weights[0].shape[1] == config.n_heads
+        close(weights[0].sum(-1), torch.ones_like(weights[0][..., 0]))
+
+
+CONFIGS = [{}, {"pre_norm": True}, {"positions": "learned", "max_length": 32}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}]
+SMALL = replace(BASE, vocab_size=40, d_model=16, d_ff=32, n_heads=4, d_k=4, d_v=4, n_layers=2)
+
+
+class FakeCuda(TorchFunctionMode):
+    """Fake tensors on "cuda" with a PyTorch that knows no CUDA: its indexing and its `to` ask for a driver, the operations behind them do not."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.__getitem__:
+            return self.item(*args)
+        if function is torch.Tensor.__setitem__:
+            return self.item(*args[:2]).zero_().add_(args[2])
+        if function is torch.Tensor.__invert__:
+            return torch.bitwise_not(*args)
+        if function is torch.Tensor.to and (args[1:] or kwargs.keys() == {"device"}):
+            wanted = args[1] if args[1:] else kwargs["device"]
+            if isinstance(wanted, torch.device | str):
+                return torch.ops.aten._to_copy(args[0], device=torch.device(wanted))
+        return function(*args, **(kwargs or {}))
+
+    def item(self, x, index):
+        dimension = 0
+        for part in index if isinstance(index, tuple) else (index,):
+            if part is Ellipsis:
+                dimension = x.dim() - sum(p is not None for p in index[index.index(Ellipsis) + 1 :])
+            elif isinstance(part, int):
+                x = torch.select(x, dimension, part)
+            elif isinstance(part, torch.Tensor):
+                x = torch.ops.aten.index(x, [None] * dimension + [part])
+                dimension += 1
+            else:
+                start, stop, _ = (slice(None) if part is None else part).indices(x.size(dimension) if part is not None else 1)
+                x = x.unsqueeze(dimension) if part is None else torch.ops.aten.slice(x, dimension, start, stop)
+                dimension += 1
+        return x
+
+
+@contextlib.contextmanager
+def fake_gpu(config: TransformerConfig):
+    "Within the block all tensors are fake; it gets a model on the device cuda."
+    with torch.device("meta"):
+        model = Transformer(config).eval()  # neither dropout nor a graph for gradients can be had without a device
+    with torch.no_grad(), FakeTensorMode(), FakeCuda():
+        for module in model.modules():
+            for name, p in module._parameters.items():
+                module._parameters[name] = p if p is None else torch.nn.Parameter(torch.empty(p.shape, device="cuda"))
+        yield model
+
+
+def all_real(ids: torch.Tensor, device: torch.device) -> Packed:
+    "As `packed`, where nothing is padding: how many tokens are real, fake ids cannot tell."
+    places = torch.arange(ids.numel())
+    parts = ids.flatten(), places, places % ids.size(1), torch.ones(len(ids), 1, 1, ids.size(1), dtype=torch.bool)
+    return Packed(*(part.to(device) for part in parts))
+
+
+def fake_ids(*shape: int, device: str = "cuda") -> torch.Tensor:
+    return torch.randint(4, 40, shape, device=device)
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_on_a_gpu_that_is_not_there(options, monkeypatch):
+    "The plain model, the fast one and steps of a search on fake tensors: a tensor that is left behind on the host is an error."
+    monkeypatch.setattr("annotated_transformer.fast.packed", all_real)
+    with fake_gpu(replace(SMALL, **options)) as model:
+        logits = model(fake_ids(3, 7), fake_ids(3, 5))
+        assert logits.device.type == "cuda" and logits.shape == (3, 5, 40)
+        memory = fast(model).encode(fake_ids(3, 7, device="cpu"))
+        assert fast(model).decode(fake_ids(3, 5, device="cpu"), *memory).device.type == "cuda"
+        state = fast(model).start(fake_ids(3, 7, device="cpu"))
+        for places in (1, 2, 2):
+            assert state.step(fake_ids(3, places)).device.type == "cuda"
+            state.follow(torch.zeros(3, 2, dtype=torch.long, device="cuda"))
+        state.keep(torch.arange(2, device="cuda"))
+
+
+def test_a_tensor_left_on_the_host_is_caught():
+    with fake_gpu(SMALL) as model, pytest.raises(RuntimeError, match="device"):
+        model.positions.register_forward_hook(lambda module, given, output: output + torch.zeros(output.shape))  # made on the host
+        model(fake_ids(3, 7), fake_ids(3, 5))
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_backward_where_there_are_only_shapes(options):
+    with torch.device("meta"):
+        model = Transformer(replace(SMALL, **options))
+        model(torch.randint(4, 40, (3, 7)), torch.randint(4, 40, (3, 5))).sum().backward()
+    assert all(p.grad is not None and p.grad.shape == p.shape for p in model.parameters())
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_the_plain_model_can_be_exported(options):
+    model = model_of(replace(SMALL, **options))
+    src, tgt = torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
+    lengths = {1: Dim("src", min=3, max=30)}, {1: Dim("tgt", min=3, max=30)}
+    traced = torch.export.export(model, (src, tgt), dynamic_shapes=lengths).module()
+    longer = torch.randint(4, 40, (2, 11)), torch.randint(4, 40, (2, 4))
+    close(traced(*longer), model(*longer))
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="torch.compile needs a C++ compiler")
+def test_the_plain_model_compiles_in_one_graph():
+    model, src, tgt = model_of(SMALL), torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
+    close(torch.compile(model, fullgraph=True)(src, tgt), model(src, tgt))
 
 
 @pytest.mark.parametrize("field", ["vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"])
@@ -111,11 +255,11 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
     "A training's batches differ in size: what is kept for each shape of a product must be bounded."
     program = """if True:
         import psutil, torch
-        from annotated_transformer.linear import Linear
+        from annotated_transformer.fast import project
         torch.set_num_threads(1)
-        layer, sizes = Linear(256, 1024), []
+        layer, sizes = torch.nn.Linear(256, 1024), []
         for rows in range(1000, 1600):
-            layer(torch.randn(rows, 256)).sum().backward()
+            project(layer, torch.randn(rows, 256)).sum().backward()
             if rows in (1199, 1599):
                 sizes.append(psutil.Process().memory_info().rss)
         print(sizes[1] - sizes[0])

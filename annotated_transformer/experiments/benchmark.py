@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from ..batching import Batch
 from ..files import InputError
 from ..embedding import sinusoids
-from ..linear import keep_memory, product
+from ..fast import keep_memory, product
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from ..optimizer import adam
 from ..records import make_record, run_program, write_record

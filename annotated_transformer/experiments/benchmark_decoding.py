@@ -27,7 +27,7 @@ from torch import Tensor
 from .benchmark import marian, peak_bytes, write_records
 from ..files import InputError
 from ..decoding import beam_search, greedy
-from ..linear import keep_memory
+from ..fast import keep_memory
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from ..runs import make_record, run_program
 from ..training import training_device

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..corpora import Corpus
 from ..files import InputError, read_json, write_json
-from ..linear import keep_memory
+from ..fast import keep_memory
 from ..model import TransformerConfig
 from ..parsing import ALPHA, PARSER, PARSER_TRAINING, choose_beam, continue_on, gold_trees, load_parser, parse_trees
 from ..parsing import prepare_trees, tree_corpus

@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from ..batching import ParallelCorpus, batch_indices, pad
 from ..corpora import Corpus
 from ..files import InputError, file_digest, read_json, writing
-from ..linear import keep_memory
+from ..fast import keep_memory
 from ..model import PAD, START, Transformer
 from ..optimizer import adam
 from ..records import command_line, make_record, write_record
