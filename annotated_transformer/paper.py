@@ -11,7 +11,7 @@ import re
 import tomllib
 from importlib.resources import files
 
-from .tables import Table, power
+from .tables import ResultTable, power
 
 # %% ../nbs/00_paper.ipynb #00c12b27
 DATA = files("annotated_transformer") / "data" / "paper"
@@ -78,7 +78,7 @@ def labels(rows: list[str]) -> list[str]:
     return [group if i == 0 or group != groups[i - 1] else "" for i, group in enumerate(groups)]
 
 
-def as_printed(n: int | str) -> Table:
+def as_printed(n: int | str) -> ResultTable:
     'Table `n` (1 to 4, or "appendix") as the page has it, for a notebook to show.'
     about = tomllib.loads((DATA / "captions.toml").read_text(encoding="utf-8"))[file_of(n)]
     (shown, rules), headings = printed(n), about["headings"]
@@ -89,7 +89,7 @@ def as_printed(n: int | str) -> Table:
         shown = [[label, *row[1:]] for label, row in zip(labels([row[0] for row in shown]), shown)]
     if any(": " in heading for heading in headings):
         headings = [("", *heading.split(": "))[-2:] for heading in headings]
-    return Table(about["name"], about["caption"], headings, shown, rules)
+    return ResultTable(about["name"], about["caption"], headings, shown, rules)
 
 # %% ../nbs/00_paper.ipynb #0c6cc2d1
 # (number, title, notebooks); "appendix" stands for the two sections that have no number

@@ -1,0 +1,280 @@
+"""The claims: rules that are whole and older than what they judge, verdicts that follow from the raw records, statistics held against others."""
+import json
+import math
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics import BLEU
+
+from annotated_transformer import paper
+from annotated_transformer.experiments import claims as module
+from annotated_transformer.experiments import verdicts
+from annotated_transformer.experiments.claims import COMPUTE, JUDGES, Found, judge_all
+from annotated_transformer.experiments.variations import ROWS
+from annotated_transformer.experiments.verdicts import FAILS, HOLDS, OPEN, UNCLEAR, read_claims
+from annotated_transformer.files import InputError, file_digest
+from annotated_transformer.tables import finished, older, read_records
+
+ROOT = Path(__file__).resolve().parent.parent
+NBS, RECORDS, RULES = ROOT / "nbs", ROOT / "nbs" / "results", "annotated_transformer/experiments/claims.toml"
+PAPER = Path(os.environ.get("ANNOTATED_SHARED", ROOT.parent / "shared")) / "paper" / "paper_latex.txt"
+CLAIMS = {claim["name"]: claim for claim in read_claims()["claim"]}
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, dict]:
+    return finished(read_records(RECORDS))
+
+
+@pytest.fixture(scope="module")
+def found(records) -> dict[str, list[Found]]:
+    return judge_all(list(CLAIMS.values()), records, RECORDS)
+
+
+# --- the file of claims ----------------------------------------------------------------------------------------------------------------
+
+ARGUMENTS = {"better": {"pairs", "measures", "family"}, "same": {"pairs", "measures", "family", "within"}, "value": {"records", "value"},
+             "margin": {"better", "worse"}, "faster": {"layer", "than", "where"}, "heads": {"measures", "margin"},
+             "tasks": {"measures", "at_least", "margin"}, "chosen": {"records", "fixed"}}
+
+
+def test_every_claim_is_whole():
+    assert len(CLAIMS) == len(read_claims()["claim"]) and set(ARGUMENTS) == set(JUDGES) | {"better", "same"}
+    for name, claim in CLAIMS.items():
+        assert {"section", "says", "paper", "chapter", "judge", "false"} <= set(claim), name
+        assert ARGUMENTS[claim["judge"]] <= set(claim) and claim["false"] and claim["says"].rstrip(" .") != "", name
+        assert {row for pair in claim.get("pairs", []) for row in pair} <= set(ROWS), name
+        if claim["judge"] == "margin":
+            assert ("least" in claim) != ("within" in claim), name
+        if claim["judge"] == "value":
+            assert "at_least" in claim or "at_most" in claim, name
+        claim["paper"].format(**module.printed_tables())  # cells that there are
+
+
+def test_every_section_has_claims():
+    items = [*CLAIMS.values(), *read_claims()["built"]]
+    said = {number for item in items for number in re.findall(r"\d(?:\.\d)*|appendix|abstract", item["section"])}
+    numbers = {number for number, _, _ in paper.SECTIONS}
+    parents = {number for number in numbers if any(other.startswith(f"{number}.") for other in numbers)}
+    assert numbers - parents - said == set()
+    for item in items:
+        first = item["section"].split(",")[0].split(" ")[0]
+        assert first in numbers | {"Table", "Figure"}, item["section"]
+
+
+def test_what_is_built_is_as_printed():
+    assert {line[4] for line in module.built_table().lines} == {"as printed"}
+    for item in read_claims()["built"]:
+        assert (NBS / f"{item['chapter']}.ipynb").exists(), item["chapter"]
+
+
+def test_verdicts_and_what_stands_behind_them(found, records):
+    for name, several in found.items():
+        assert [f.measure for f in several] == CLAIMS[name].get("measures", [""]) or CLAIMS[name]["judge"] not in ("better", "same")
+        for f in several:
+            assert f.verdict in (HOLDS, FAILS, UNCLEAR, OPEN, COMPUTE) and set(f.records) <= set(records), name
+            assert bool(f.ours) == bool(f.records) == (f.verdict not in (OPEN, COMPUTE)), name
+            assert (NBS / f"{CLAIMS[name]['chapter']}.ipynb").exists() or f.verdict == OPEN, f"{name}: there is no chapter {CLAIMS[name]['chapter']}"
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="no copy of the paper here")
+@pytest.mark.parametrize("name", ["90_results.ipynb", "91_claims.ipynb", "52_verdicts.ipynb", "00_paper.ipynb", RULES])
+def test_no_words_are_the_papers(name):
+    words = lambda text: re.findall(r"[a-z0-9]+", text.lower())  # noqa: E731
+    theirs, n = words(PAPER.read_text()), 7
+    runs = {tuple(theirs[i:i + n]) for i in range(len(theirs))}
+    texts = ["".join(cell["source"]) for cell in json.loads((NBS / name).read_text())["cells"]] if name.endswith("ipynb") else [(ROOT / name).read_text()]
+    copied = [" ".join(some[i:i + n]) for some in map(words, texts) for i in range(len(some) - n + 1) if tuple(some[i:i + n]) in runs]
+    assert [run for run in copied if run != "ff h d k d v p"] == []  # the names of Table 3's columns
+
+
+# --- rules before runs -----------------------------------------------------------------------------------------------------------------
+
+def changed(before: dict, now: dict, listed: set[str]) -> list[str]:
+    "The claims whose rule is another now, and whose change is not listed."
+    rule = lambda claim: {key: value for key, value in claim.items() if key not in ("says", "paper", "chapter", "command", "false", "section")}  # noqa: E731
+    old = {claim["name"]: rule(claim) for claim in before["claim"]}
+    return [claim["name"] for claim in now["claim"] if claim["name"] not in listed and old.get(claim["name"]) != rule(claim)]
+
+
+def test_a_changed_rule_is_noticed():
+    now = read_claims()
+    first, *rest = now["claim"]
+    assert changed(now, now, set()) == []
+    assert changed({"claim": [first | {"at_least": 0}, *rest]}, now, set()) == [first["name"]] == changed({"claim": rest}, now, set())
+    assert changed({"claim": [first | {"at_least": 0}, *rest]}, now, {first["name"]}) == []
+    assert changed({"claim": [first | {"says": "In other words."}, *rest]}, now, set()) == []
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
+def test_rules_are_older_than_the_runs_that_they_judge(found, records):
+    "At the revision of each record by the rule, the claims that it decides had the rule that they have now, or the change is listed."
+    listed, complaints = {change["claim"] for change in read_claims()["change"]}, []
+    for revision in {records[name]["revision"] for several in found.values() for f in several for name in f.records if not older(records[name])}:
+        shown = subprocess.run(["git", "show", f"{revision}:{RULES}"], cwd=ROOT, capture_output=True)
+        late = set(changed(tomllib.loads(shown.stdout.decode()) if shown.returncode == 0 else {"claim": []}, read_claims(), listed))
+        complaints += [f"{name}: its rule is younger than {record}" for name in late for f in found[name] for record in f.records
+                       if records[record]["revision"] == revision]
+    assert not complaints, "\n".join(complaints)
+
+
+# --- verdicts recomputed from the raw files -------------------------------------------------------------------------------------------------
+
+def raw(name: str) -> dict:
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def test_margins_from_the_raw_records(found, records):
+    "A pair of rows by hand: means over the seeds that both have, or over all where they share one only."
+    for name, worse, better in (("one_head_worse", "A1", "base"), ("dropout_helps", "D1", "base"), ("learned_positions", "E", "base")):
+        for f in found[name]:
+            values = {}
+            for row in (worse, better):
+                runs = {raw(r)["seed"]: raw(r)["metrics"] for r in f.records if f"_{row}_" in r}
+                values[row] = {seed: -100 * math.log(m["perplexity"]) if f.measure == "perplexity" else m["sacrebleu/dev"] for seed, m in runs.items()}
+            shared = set(values[worse]) & set(values[better])
+            margin = mean(values[better][s] for s in (shared if len(shared) > 1 else values[better])) - mean(
+                values[worse][s] for s in (shared if len(shared) > 1 else values[worse]))
+            assert f"{better} over {worse} {margin:+.2f} " in f.ours
+
+
+def test_single_numbers_from_the_raw_records(found):
+    if found["slower_steps"][0].records == ("variation_small_step_time",):
+        m = raw("variation_small_step_time")["metrics"]
+        assert found["slower_steps"][0].verdict == (HOLDS if all(1.15 <= m[f"ratio/{row}"] <= 1.5 for row in ("AOP1", "AOP2")) else FAILS)
+    words = raw("parsing_baselines_craft")["data"]["splits"]["train"]
+    assert found["longer_outputs"][0].verdict == (HOLDS if words["tgt_words"] / words["src_words"] > 1.5 else FAILS)
+    padding = [raw("prepare")["metrics"][f"padding/{corpus}/25000"] for corpus in ("recombined", "multi30k")]
+    assert found["like_lengths"][0].verdict == (HOLDS if max(padding) < 0.05 else FAILS)
+
+
+def test_one_digit_more_turns_a_verdict(records):
+    step = records["variation_small_step_time"]
+    altered = records | {"variation_small_step_time": step | {"metrics": step["metrics"] | {"ratio/AOP1": 1.3, "ratio/AOP2": 1.3}}}
+    assert judge_all([CLAIMS["slower_steps"]], altered, RECORDS)["slower_steps"][0].verdict == HOLDS
+
+
+# --- older records, and those by the rule ---------------------------------------------------------------------------------------------------
+
+def rows(digest: bool = False, **bleu: list[float]) -> dict[str, dict]:
+    "Records of variations: a row, with the BLEU of each seed; perplexity follows."
+    return {f"variation_small_{row}_seed{seed}": {
+        "name": f"variation_small_{row}_seed{seed}", "task": "variation", "row": row, "seed": seed, "command": "c", "config": {},
+        "metrics": {"perplexity": math.exp(3 - value / 100), "sacrebleu/dev": value, "accuracy": 0.5}} | ({"digest": "x"} if digest else {})
+        for row, values in bleu.items() for seed, value in enumerate(values)}
+
+
+def verdict(name: str, known: dict) -> list[str]:
+    return [f.verdict for f in judge_all([CLAIMS[name]], known, RECORDS)[name]]
+
+
+def test_records_by_the_rule_go_before_older_ones():
+    before = rows(base=[30.0, 30.1, 29.9], A1=[28.0, 28.1, 27.9])
+    assert verdict("one_head_worse", before) == [HOLDS, HOLDS]
+    newer = rows(True, base=[30.0, 30.1, 29.9], A1=[32.0, 32.1, 31.9])
+    assert verdict("one_head_worse", before | newer) == [FAILS, FAILS]
+    mixed = before | rows(True, base=[30.0, 30.1, 29.9])  # base anew, (A1) not yet: they are not held against each other
+    assert verdict("one_head_worse", mixed) == [OPEN, OPEN]
+
+
+@pytest.mark.parametrize("name, others, expected", [
+    ("one_head_worse", {}, OPEN), ("one_head_worse", {"A1": [28.0]}, HOLDS), ("one_head_worse", {"A1": [32.0]}, FAILS),
+    ("one_head_worse", {"A1": [30.2]}, UNCLEAR), ("narrow_keys", {"B1": [28.0]}, OPEN), ("narrow_keys", {"B1": [28.0], "B2": [28.5]}, HOLDS),
+    ("narrow_keys", {"B1": [28.0], "B2": [33.0]}, FAILS), ("learned_positions", {"E": [20.0]}, FAILS)])
+def test_rows_against_the_spread_between_seeds(name, others, expected):
+    assert verdict(name, rows(base=[30.0, 30.1, 29.9], **others)) == [expected] * 2
+
+
+def test_measures_are_judged_by_themselves():
+    "0.3 BLEU less: within 1.8 per cent of perplexity for sure, within 0.4 BLEU perhaps."
+    assert verdict("learned_positions", rows(base=[30.0, 30.1, 29.9], E=[30.3])) == [HOLDS, UNCLEAR]
+
+
+def test_over_fitting_is_the_gap():
+    known = rows(base=[30.0, 30.1, 29.9], D1=[30.0, 30.1, 29.9])
+    assert verdict("dropout_against_over_fitting", known) == [OPEN]
+    for name, r in known.items():
+        r["metrics"]["perplexity/train"] = r["metrics"]["perplexity"] / (1.5 if "_D1_" in name else 1.1)
+    assert verdict("dropout_against_over_fitting", known) == [HOLDS]
+
+
+# --- statistics against others' ------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.floats(20, 40), min_size=3, max_size=3), min_size=2, max_size=6))
+def test_noise_is_the_residual_of_rows_and_seeds(values):
+    "Against least squares on an indicator for each row and each seed."
+    x = np.array(values)
+    r, s = x.shape
+    design = np.array([[*(i == k for k in range(r)), *(j == k for k in range(s))] for i in range(r) for j in range(s)], dtype=float)
+    rest = x.ravel() - design @ np.linalg.lstsq(design, x.ravel(), rcond=None)[0]
+    noise, freedom = verdicts.seed_noise({f"r{i}": dict(enumerate(row)) for i, row in enumerate(values)})
+    assert freedom == (r - 1) * (s - 1) and noise == pytest.approx(math.sqrt((rest**2).sum() / freedom), abs=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.0001, 1), min_size=1, max_size=8), st.floats(0.01, 0.2))
+def test_holms_correction_rejects_as_his_procedure_does(ps, level):
+    rejected = set()
+    for place, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        if ps[i] * (len(ps) - place) >= level:
+            break
+        rejected.add(i)
+    assert {i for i, p in enumerate(verdicts.adjusted(ps)) if p < level} == rejected
+
+
+def test_an_interval_over_seeds_by_hand():
+    values = [1.0, 2.0, 4.0]
+    assert module.half_interval(values) == pytest.approx(4.3027 * stdev(values) / math.sqrt(3), rel=1e-3)  # t for 2 degrees of freedom
+    assert module.half_interval([1.0]) == math.inf
+
+
+def test_bleu_from_sums_is_sacrebleus():
+    hypotheses, references = ["a b c d e f g", "the cat sat on a mat today"], ["a b c d e f h", "the cat sat on the mat"]
+    sums = []
+    for h, r in zip(hypotheses, references):
+        b = BLEU().corpus_score([h], [[r]])
+        sums.append([b.sys_len, b.ref_len, *b.counts, *b.totals])
+    assert verdicts.bleu_of(np.array(sums, dtype=float).sum(0)) == pytest.approx(BLEU().corpus_score(hypotheses, [references]).score)
+
+
+def test_sentences_of_other_files_are_refused(tmp_path):
+    path = tmp_path / "a.sentences.tsv"
+    path.write_text("x\ty\n1\t2\n3\t4\n")
+    assert verdicts.read_sentences({"name": "a", "sentences": file_digest(path)}, tmp_path).shape == (2, 2)
+    assert verdicts.read_sentences({"name": "a"}, tmp_path) is None
+    with pytest.raises(InputError, match="a.sentences.tsv: not the file"):
+        verdicts.read_sentences({"name": "a", "sentences": "other"}, tmp_path)
+
+
+# --- the command ---------------------------------------------------------------------------------------------------------------------------
+
+def test_the_command(tmp_path, monkeypatch, capsys, found):
+    monkeypatch.chdir(ROOT)
+    module.main(["--out", str(tmp_path / "out")])
+    out, err = capsys.readouterr()
+    counted = [int(n) for n in re.findall(r"^ *(\d+) (?!files)", out, re.M)]
+    assert sum(counted) == sum(map(len, found.values())) and not err
+    page = (tmp_path / "out" / "claims.html").read_text()
+    assert page.count("<tr") > len(CLAIMS) and all(word in page for word in (HOLDS, FAILS, UNCLEAR))
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "x.json").write_text("{")
+    with pytest.raises(SystemExit) as ended:
+        module.main(["--out", str(tmp_path / "none"), "--records", str(tmp_path / "bad")])
+    assert ended.value.code == 2 and capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "none").exists()
+
+
+def test_the_saved_tables_are_those_of_the_records(found, records):
+    page = (ROOT / "figures" / "tables" / "claims.md").read_text()
+    for several in found.values():
+        for f in several:
+            assert f.verdict in page
+    assert page.count("\n| ") >= sum(map(len, found.values()))
