@@ -21,7 +21,8 @@ from annotated_transformer.experiments.claims import COMPUTE, JUDGES, Found, jud
 from annotated_transformer.experiments.variations import ROWS
 from annotated_transformer.experiments.verdicts import FAILS, HOLDS, OPEN, UNCLEAR, read_claims
 from annotated_transformer.files import InputError, file_digest
-from annotated_transformer.tables import finished, older, read_records
+from annotated_transformer.records import is_older
+from annotated_transformer.tables import finished, read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS, RECORDS, RULES = ROOT / "nbs", ROOT / "nbs" / "results", "annotated_transformer/experiments/claims.toml"
@@ -118,7 +119,7 @@ def test_a_changed_rule_is_noticed():
 def test_rules_are_older_than_the_runs_that_they_judge(found, records):
     "At the revision of each record by the rule, the claims that it decides had the rule that they have now, or the change is listed."
     listed, complaints = {change["claim"] for change in read_claims()["change"]}, []
-    for revision in {records[name]["revision"] for several in found.values() for f in several for name in f.records if not older(records[name])}:
+    for revision in {records[name]["revision"] for several in found.values() for f in several for name in f.records if not is_older(records[name])}:
         shown = subprocess.run(["git", "show", f"{revision}:{RULES}"], cwd=ROOT, capture_output=True)
         late = set(changed(tomllib.loads(shown.stdout.decode()) if shown.returncode == 0 else {"claim": []}, read_claims(), listed))
         complaints += [f"{name}: its rule is younger than {record}" for name in late for f in found[name] for record in f.records
@@ -168,7 +169,7 @@ def rows(digest: bool = False, **bleu: list[float]) -> dict[str, dict]:
     "Records of variations: a row, with the BLEU of each seed; perplexity follows."
     return {f"variation_small_{row}_seed{seed}": {
         "name": f"variation_small_{row}_seed{seed}", "task": "variation", "row": row, "seed": seed, "command": "c", "config": {},
-        "metrics": {"perplexity": math.exp(3 - value / 100), "sacrebleu/dev": value, "accuracy": 0.5}} | ({"digest": "x"} if digest else {})
+        "metrics": {"perplexity": math.exp(3 - value / 100), "sacrebleu/dev": value, "accuracy": 0.5}} | ({"sittings": []} if digest else {})
         for row, values in bleu.items() for seed, value in enumerate(values)}
 
 

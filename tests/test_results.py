@@ -130,7 +130,7 @@ def test_a_use_is_found_and_a_missing_one_is_noticed(tmp_path):
 # --- reading -----------------------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("content, said", [
-    ("{", "not JSON"), ("[]", "not a result record"), ('{"name": "broken"}', "it has no task, command"),
+    ("{", "not JSON"), ("[]", "not a result record"), ('{"name": "broken", "task": "variation", "metrics": {}}', "it has no command"),
     (json.dumps(record("other", "variation", {})), "is named other"),
                                            (json.dumps(record("broken", "variation", []) | {"metrics": [1]}), "no metrics"),
 ])
@@ -192,7 +192,7 @@ def test_table_3_is_filled_by_records():
     bases = {f"variation_small_base_seed{i}" for i in range(3)}
     assert any(set(c.records) == bases for c in cells(table)) and {name for c in cells(table) for name in c.records} <= set(found)
     steps = found["variation_small_step_time"] | {"metrics": {"ratio/AOP1": 1.4, "ratio/AOP2": 1.2}}
-    newer = {name: r | {"digest": "x"} for name, r in (found | named(variation("AOP1", 0, 4.9, 33.0), steps)).items()}
+    newer = {name: r | {"sittings": []} for name, r in (found | named(variation("AOP1", 0, 4.9, 33.0), steps)).items()}
     aop = results.appendix_table(newer).frame
     assert list(aop["time / base's", "ours"]) == ["1.00", "1.40", "1.20"]
     assert list(aop["training time", "paper"]) == ["12 hours", "16 hours", "16 hours"]

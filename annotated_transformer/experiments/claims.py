@@ -24,8 +24,8 @@ from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
     COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, combined, compare_all, generations, read_claims, t_quantile)
-from ..runs import run_program
-from ..tables import Cell, ResultTable, finished, missing, older, read_records, results_folder
+from ..records import is_older, run_program
+from ..tables import Cell, ResultTable, finished, missing, read_records, results_folder
 
 # %% ../../nbs/91_claims.ipynb #433c420e
 COMPUTE = "needs the paper's compute"
@@ -266,7 +266,7 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
             command = command_for(list(dict.fromkeys(row for pair in claim["pairs"] for row in pair))) + " --seeds 0 1 2"
         for i, f in enumerate(found[claim["name"]]):
             ours = Cell(f.ours, f.records) if f.ours else missing(command) if command else Cell("no experiment yet")
-            age = "†" * any(older(known[name]) for name in f.records if name in known)
+            age = "†" * any(is_older(known[name]) for name in f.records if name in known)
             first = (claim["section"], claim["says"], claim["paper"].format(**printed_tables())) if i == 0 else ("", "", "")
             lines.append((*first, f.measure, ours, f.verdict + age, claim["false"] if i == 0 else ""))
     return ResultTable("The claims", "what the paper says that an experiment can deny, in our words", ["section", "the claim", "the paper", "by", "ours", "verdict",

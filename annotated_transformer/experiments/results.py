@@ -21,9 +21,9 @@ from .sweep import command_for
 from .variations import ROWS, SCALES
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
-from ..runs import run_program
+from ..records import is_older, run_program
 from ..tables import (
-    Cell, ResultTable, finished, metric, missing, older, power, read_records, results_folder, to_html, to_latex, to_markdown)
+    Cell, ResultTable, finished, metric, missing, power, read_records, results_folder, to_html, to_latex, to_markdown)
 from ..training import PRESETS
 
 # %% ../../nbs/90_results.ipynb #df13f817
@@ -36,7 +36,7 @@ def abandoned(records: dict[str, dict]) -> ResultTable:
 
 def cell(text: str, *records: dict) -> Cell:
     "A cell that rests on some records."
-    return Cell(text + "†" * any(map(older, records)), [record["name"] for record in records])
+    return Cell(text + "†" * any(map(is_older, records)), [record["name"] for record in records])
 
 
 def averaged(found: Sequence[dict], digits: int, *names: str) -> Cell:

@@ -24,7 +24,7 @@ import numpy as np
 from .variations import ROWS
 from ..files import InputError, file_digest
 from ..paper import table
-from ..tables import older
+from ..records import is_older
 
 # %% ../../nbs/52_verdicts.ipynb #dc3d6721
 HOLDS, FAILS, UNCLEAR, OPEN = "holds", "does not hold", "cannot be told", "not yet measured"
@@ -58,7 +58,7 @@ def read_claims() -> dict[str, list[dict]]:
 
 def generations(records: dict[str, dict]) -> tuple[dict[str, dict], dict[str, dict]]:
     "The records by the rule, and those that are older than it."
-    return ({name: r for name, r in records.items() if not older(r)}, {name: r for name, r in records.items() if older(r)})
+    return ({name: r for name, r in records.items() if not is_older(r)}, {name: r for name, r in records.items() if is_older(r)})
 
 
 def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
