@@ -38,7 +38,8 @@ LONG = {
     "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding",
 }
 CODE_FIRST = {"26_runs", "51_sweep", "52_verdicts"}
-EVERYWHERE = {"charts", "files", "synchronous_grammar", "options"}  # modules that any chapter may import
+# modules of the workshop that any chapter may import
+EVERYWHERE = {"charts", "files", "records", "synchronous_grammar", "options"}
 # chapters that may import later ones: the first shows the whole before its parts; the command line imports what it is asked to run
 LOOKS_AHEAD = {"01_at_a_glance"}
 
