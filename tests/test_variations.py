@@ -21,7 +21,8 @@ from annotated_transformer.model import Transformer, count_parameters
 from annotated_transformer.experiments.sweep import Job, measurements, plan
 from annotated_transformer.translation import load
 from annotated_transformer.experiments.variations import ROWS, SCALES, scaled
-from annotated_transformer.experiments.verdicts import compared, variation_records
+from annotated_transformer.experiments.verdicts import OPEN, UNCLEAR, compare_all, read_claims, variation_rows
+from annotated_transformer.tables import read_records
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("variations")  # one after the other: they start processes of their own
@@ -93,8 +94,8 @@ def test_a_killed_sweep_leaves_no_training_behind_and_goes_on(killed):
 
 
 def test_records_have_what_the_tables_need(killed, data):
-    found = variation_records("tiny", killed["place"] / "records")
-    assert {row: [r["seed"] for r in of] for row, of in found.items()} == {"base": [0], "C1": [0], "E": [0]}
+    found = variation_rows(read_records(killed["place"] / "records"), "tiny")
+    assert {row: list(of) for row, of in found.items()} == {"base": [0], "C1": [0], "E": [0]}
     for row, seed in (("base", 0), ("E", 0)):
         record = found[row][seed]
         model, training = scaled(row, "tiny", record["config"]["model"]["vocab_size"], seed)
@@ -135,12 +136,13 @@ def test_positions_are_measured_beyond_the_training_length(killed):
 
 
 def test_verdicts_are_read_from_records(killed):
-    found = variation_records("tiny", killed["place"] / "records")
-    tested = {t.measure: t for t in compared("positions", found)}
-    assert tested["perplexity"].verdict == "cannot be told at this scale" and tested["perplexity"].chance == math.inf  # one seed
-    again = compared("positions", found | {"base": found["base"] * 2})["perplexity" == "BLEU"]
-    assert again.chance == 0 and again.verdict in ("holds", "does not")
-    assert {t.verdict for t in compared("key size", found)} == {"missing"}
+    "One seed tells nothing over seeds; over sentences there is an interval, from the files beside the records."
+    place = killed["place"] / "records"
+    claims = [claim for claim in read_claims()["claim"] if claim["name"] in ("learned_positions", "narrow_keys")]
+    tested = {(t.claim, t.measure): t for t in compare_all(claims, read_records(place), place, "tiny")}
+    found = tested["learned_positions", "perplexity"]
+    assert found.verdict == UNCLEAR and found.high == math.inf and found.sentences[0] < found.margin < found.sentences[1]
+    assert tested["narrow_keys", "BLEU"].verdict == OPEN
 
 
 def test_the_same_command_gives_the_same_number(killed, data, tmp_path):
