@@ -396,8 +396,10 @@ def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: 
 # %% ../../nbs/40_why_self_attention.ipynb #4cb255d0
 def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) -> None:
     "Measure all layers at these widths for n = 16, 32, ... to four times the width; the records grow as it goes."
+    from annotated_transformer.fast import keep_memory
     from tqdm import tqdm
 
+    keep_memory()
     config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS, "widths": widths, "rounds": n_rounds,
               "recurrent": "PyTorch's own"}
     passes, seconds = {name: [] for name in MEASURED}, dict.fromkeys(MEASURED, 0.0)
