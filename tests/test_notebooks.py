@@ -38,9 +38,8 @@ LONG = {
     "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding",
 }
 CODE_FIRST = {"26_runs", "51_sweep", "52_verdicts"}
-# modules of the workshop that any chapter may import
-EVERYWHERE = {"charts", "files", "records", "synchronous_grammar", "options"}
-# chapters that may import later ones: the first shows the whole before its parts; the command line imports what it is asked to run
+WORKSHOP = "94"  # the modules of chapters from this number on may be imported everywhere
+# the first chapter shows the whole before its parts
 LOOKS_AHEAD = {"01_at_a_glance"}
 
 
@@ -185,7 +184,7 @@ def order(path: Path) -> Iterator[str]:
     """A command imports what it runs, of whatever chapter. A slow cell may look ahead: it makes a record, as a run of a later chapter
     does, for the chapter to read."""
     mine = [module for module, stem in modules(path.parent).items() if stem == path.stem]
-    chapters = modules(path.parent) | dict.fromkeys(EVERYWHERE, "")
+    chapters = {module: chapter for module, chapter in modules(path.parent).items() if chapter < WORKSHOP}
     if path.stem in LOOKS_AHEAD or any(module.startswith("commands.") for module in mine):
         return
     for source in sources(path, "code"):
