@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HAS_ONEDNN', 'SHORT', 'Packed', 'packed', 'intel', 'reordered', 'product', 'OneDNNLinear', 'linear', 'project',
-           'Dropout16', 'drop', 'attend', 'residual', 'transform', 'split_heads', 'keys_values', 'FastTransformer',
-           'fast', 'plain', 'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy',
-           'target_hidden', 'State', 'keep_memory']
+           'Dropout16', 'drop', 'attend', 'residual', 'transform', 'split_heads', 'keys_values', 'attend_packed',
+           'FastTransformer', 'fast', 'plain', 'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy',
+           'linear_cross_entropy', 'target_hidden', 'State', 'keep_memory']
 
 # %% ../nbs/16_fast.ipynb #925ceb1e
 import contextlib
@@ -26,7 +26,7 @@ from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from .attention import MultiHeadAttention, attention, causal_mask, padding_mask
 from .feed_forward import FeedForward
-from .layers import Residual
+from .layers import DecoderLayer, EncoderLayer, Residual
 from .model import PAD, Transformer
 
 # %% ../nbs/16_fast.ipynb #9313d485
@@ -195,6 +195,14 @@ def keys_values(module: MultiHeadAttention, memory: Float[Tensor, "tokens d_mode
     "The heads' keys [batch, head, key, d_k] and values [batch, head, key, d_v] of packed vectors."
     return tuple(split_heads(module, there.unpack(project(part, memory))) for part in (module.key, module.value))
 
+
+def attend_packed(module: MultiHeadAttention, x: Float[Tensor, "tokens d_model"], at: Packed, memory: Float[Tensor, "keys d_model"],
+                  there: Packed, mask: Bool[Tensor, "batch 1 #query key"]) -> Float[Tensor, "tokens d_model"]:
+    "`MultiHeadAttention` from packed queries to packed keys and values."
+    query = split_heads(module, at.unpack(project(module.query, x)))
+    joined = attend(query, *keys_values(module, memory, there), mask, module.dropout).transpose(1, 2).flatten(2)
+    return project(module.output, at.pack(joined))
+
 # %% ../nbs/16_fast.ipynb #ed52fe3f
 class FastTransformer(Transformer):
     "A `Transformer` with other arithmetic: the same weights under the same names, the same results. Made by `fast`, or like its parent."
@@ -207,26 +215,30 @@ class FastTransformer(Transformer):
         embedded = F.embedding(at.ids, self.embedding.weight, PAD) * self.embedding.scale
         return drop(embedded + self.position_vectors(at.mask.size(3)).index_select(0, at.positions), self.dropout)
 
-    def attend_packed(self, module: MultiHeadAttention, x: Float[Tensor, "tokens d_model"], at: Packed,
-                      memory: Float[Tensor, "keys d_model"], there: Packed, mask: Bool[Tensor, "batch 1 #query key"]
-                      ) -> Float[Tensor, "tokens d_model"]:
-        query = split_heads(module, at.unpack(project(module.query, x)))
-        joined = attend(query, *keys_values(module, memory, there), mask, module.dropout).transpose(1, 2).flatten(2)
-        return project(module.output, at.pack(joined))
+    def encoder_layer(self, layer: EncoderLayer, x: Float[Tensor, "tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:
+        x = residual(layer.residuals[0], x, lambda y: attend_packed(layer.self_attention, y, src, y, src, src.mask))
+        return residual(layer.residuals[1], x, lambda y: transform(layer.feed_forward, y))
+
+    def decoder_layer(self, layer: DecoderLayer, x: Float[Tensor, "tokens d_model"], tgt: Packed, mask: Bool[Tensor, "batch 1 tgt tgt"],
+                      memory: Float[Tensor, "src_tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:
+        x = residual(layer.residuals[0], x, lambda y: attend_packed(layer.self_attention, y, tgt, y, tgt, mask))
+        x = residual(layer.residuals[1], x, lambda y: attend_packed(layer.cross_attention, y, tgt, memory, src, src.mask))
+        return residual(layer.residuals[2], x, lambda y: transform(layer.feed_forward, y))
+
+    def compile_layers(self) -> None:
+        "Have PyTorch's compiler fuse the layers, each kind in one graph (for GPUs; needs a C++ compiler)."
+        self.encoder_layer, self.decoder_layer = (torch.compile(f, dynamic=True) for f in (self.encoder_layer, self.decoder_layer))
 
     def encode_packed(self, src: Packed) -> Float[Tensor, "tokens d_model"]:
         x = self.embed_packed(src)
         for layer in self.encoder:
-            x = residual(layer.residuals[0], x, lambda y: self.attend_packed(layer.self_attention, y, src, y, src, src.mask))
-            x = residual(layer.residuals[1], x, lambda y: transform(layer.feed_forward, y))
+            x = self.encoder_layer(layer, x, src)
         return self.encoder_norm(x)
 
     def decode_packed(self, tgt: Packed, memory: Float[Tensor, "src_tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:
         x, mask = self.embed_packed(tgt), tgt.mask & causal_mask(tgt.mask.size(3), tgt.mask.device)
         for layer in self.decoder:
-            x = residual(layer.residuals[0], x, lambda y: self.attend_packed(layer.self_attention, y, tgt, y, tgt, mask))
-            x = residual(layer.residuals[1], x, lambda y: self.attend_packed(layer.cross_attention, y, tgt, memory, src, src.mask))
-            x = residual(layer.residuals[2], x, lambda y: transform(layer.feed_forward, y))
+            x = self.decoder_layer(layer, x, tgt, mask, memory, src)
         return self.decoder_norm(x)
 
     def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:

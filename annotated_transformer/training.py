@@ -374,8 +374,8 @@ def build(run: Run, config: TrainingConfig, compile: bool) -> tuple[Transformer,
     "The model, drawn from the seed; its loss, ready for one process or many; the optimizer."
     torch.manual_seed(config.seed)
     model = fast(run.model().to(training_device(), torch.float64 if config.precision == "float64" else torch.float32).train())
-    for layer in (*model.encoder, *model.decoder) if compile else ():
-        layer.compile(dynamic=True)
+    if compile:
+        model.compile_layers()
     objective: nn.Module = Objective(model, config.label_smoothing, config.precision == "bfloat16")
     if processes() > 1:
         objective = DistributedDataParallel(objective, gradient_as_bucket_view=True)

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from ..batching import Batch
 from ..files import InputError
 from ..embedding import sinusoids
-from ..fast import keep_memory, product
+from ..fast import fast, keep_memory, product
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from ..optimizer import adam
 from ..records import make_record, run_program, write_record
@@ -67,11 +67,11 @@ BATCHES = {"16 x 32": (16, 32), "8 x 128": (8, 128)}
 def ours(config: TransformerConfig, batch: Batch, autocast: bool, compile: bool) -> Callable[[], Tensor]:
     "A step of this package, as `train` makes it."
     device = training_device()
-    model = Transformer(config).to(device)
-    for layer in (*model.encoder, *model.decoder) if compile else ():
-        layer.compile(dynamic=True)
+    model = fast(Transformer(config).to(device))
+    if compile:
+        model.compile_layers()
     objective, optimizer = Objective(model, 0.1, autocast), adam(model.parameters())
-    batch, tokens = batch.to(device), int((batch.tgt[:, 1:] != PAD).sum())
+    tokens = int((batch.tgt[:, 1:] != PAD).sum())
     return lambda: update(objective, optimizer, [(batch, 1.0)], tokens, TrainingConfig(), 1)
 
 
