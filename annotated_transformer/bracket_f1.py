@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .corpora import check_file, lines
+from .text_files import check_file, lines
 from .files import InputError
 from .trees import Bracket, Tree, guessed_tags, is_open, trees_in
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
-from .corpora import building
+from .files import building
 from .files import InputError
 from .decoding import NEVER
 from .embedding import sinusoids

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from . import translation
 from .batching import encode_corpus, encoded_so_far
-from .corpora import Cleaning, Corpus, Pair, build, check_file, existing, make_recipe, progress
+from .corpora import Cleaning, Corpus, Pair, build, existing, make_recipe, read_gold
+from .text_files import check_file, progress
 from .files import InputError
 from .corpora import sentence_digest
 from .model import BASE
@@ -163,7 +164,7 @@ def grammar_trees(**sizes: int) -> dict[str, Iterator[TreebankTree]]:
 
 def gold_trees(corpus: Corpus, split: str) -> list[Tree]:
     "The gold trees of a development or test set, in the order of its lines."
-    return [read_tree(record["tree"]) for record in corpus.gold(split)]
+    return [read_tree(record["tree"]) for record in read_gold(corpus, split)]
 
 # %% ../nbs/72_parsing.ipynb #53cee09e
 PENN = """ADJP ADVP CONJP FRAG INTJ LST NAC NP NX PP PRN PRT QP RRC S SBAR SBARQ SINV SQ TOP UCP VP WHADJP WHADVP WHNP WHPP X"""

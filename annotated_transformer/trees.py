@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .charts import GREY, PALETTE, Shown, show
-from .corpora import lines
+from .text_files import lines
 from .files import InputError
 
 # %% ../nbs/70_trees.ipynb #48e90533

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, lines, multi30k, normalise, report, wmt14
+from annotated_transformer.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, normalise, read_gold, report
 from annotated_transformer.files import InputError, writing
-from annotated_transformer.sources import mixed_corpus
+from annotated_transformer.sources import mixed_corpus, multi30k, wmt14
+from annotated_transformer.text_files import lines
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
 
@@ -371,7 +372,7 @@ def test_open_says_what_is_missing(tmp_path, good):
     with pytest.raises(InputError, match="no split 'tset': choose one of train, dev, test"):
         corpus.path("tset", "src")
     with pytest.raises(InputError, match="gold structure comes with"):
-        next(corpus.gold("dev"))
+        next(read_gold(corpus, "dev"))
     put(out / "train.de", list(f"{i}" for i in range(5)))
     with pytest.raises(InputError, match=r"train\.en has 16 lines and .*train\.de has 5"):
         list(corpus.pairs("train"))
@@ -394,8 +395,8 @@ def test_grammar_corpus(tmp_path):
     assert [corpus.splits[split]["pairs"] for split in corpus.splits] == [300, 30, 30, 20]
     assert list(corpus.splits) == ["train", "dev", "test", "test_long"] and corpus.tests == ["test", "test_long"]
     for split in ("dev", "test", "test_long"):
-        assert [(gold["src"], gold["tgt"]) for gold in corpus.gold(split)] == list(corpus.pairs(split))
-        assert all({"alignment", "tree", "dependencies", "antecedents"} <= gold.keys() for gold in corpus.gold(split))
+        assert [(gold["src"], gold["tgt"]) for gold in read_gold(corpus, split)] == list(corpus.pairs(split))
+        assert all({"alignment", "tree", "dependencies", "antecedents"} <= gold.keys() for gold in read_gold(corpus, split))
     assert not any(sum(facts["dropped"].values()) + sum(facts["odd"].values()) for facts in corpus.splits.values())
     assert grammar_corpus(tmp_path / "b", 300, 30, 30, 20).digest == corpus.digest
     assert grammar_corpus(tmp_path / "c", 300, 30, 30, 20, seed=1).digest != corpus.digest

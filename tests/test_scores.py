@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import cli, corpora, grammar
+from annotated_transformer import cli, corpora, grammar, sources
 from annotated_transformer.files import InputError
 from annotated_transformer.model import BASE
 from annotated_transformer.regularization import Quality
@@ -271,7 +271,7 @@ def wmt(tmp_path):
         write(source / f"{stem}.en", [e.src for e in part])
         write(source / f"{stem}.de", [e.tgt for e in part])
     write(source / "newstest2014.en-de.filtered_2737.indices", [0, 2, 3, 5])
-    corpus = corpora.wmt14(tmp_path / "wmt", "de", source)
+    corpus = sources.wmt14(tmp_path / "wmt", "de", source)
     run = shutil.copytree(PRETRAINED, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"folder": str(corpus.folder), "splits": {name: {"sha256": f["sha256"]} for name, f in corpus.splits.items()}}

@@ -15,7 +15,7 @@ from ..batching import encode_corpus, encoded_so_far
 from ..corpora import Corpus
 from ..files import InputError
 from ..options import say
-from ..sources import mixed_corpus
+from ..sources import mixed_corpus, multi30k, wmt14
 from ..vocabulary import SAMPLE, BytePairVocabulary, WordPieceVocabulary, kept_vocabulary, learn_vocabulary
 
 # %% ../../nbs/35_prepare.ipynb #7afe941c
@@ -62,9 +62,9 @@ def text_corpus(folder: Path, corpus: str, overwrite: bool, options: dict) -> Co
     if corpus == "grammar":
         return corpora.grammar_corpus(folder, overwrite=overwrite)
     if corpus == "multi30k":
-        return corpora.multi30k(folder, **languages, **options, overwrite=overwrite)
+        return multi30k(folder, **languages, **options, overwrite=overwrite)
     if corpus == "wmt14":
-        return corpora.wmt14(folder, **languages, **options, overwrite=overwrite)
+        return wmt14(folder, **languages, **options, overwrite=overwrite)
     if not options.get("train"):
         raise InputError("--train: name two aligned files or one tab-separated file, or choose another --corpus")
     if {"dev", "test", "holdout"} <= options.keys():
