@@ -1,8 +1,11 @@
 """The claims: rules that are whole and older than what they judge, verdicts that follow from the raw records, statistics held against others."""
+import functools
+import importlib
 import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -14,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from annotated_transformer import paper
+from annotated_transformer import cli, options, paper
 from annotated_transformer.experiments import claims as module
+from annotated_transformer.experiments import results
 from annotated_transformer.experiments import verdicts
 from annotated_transformer.experiments.claims import COMPUTE, JUDGES, Found, judge_all
 from annotated_transformer.experiments.variations import ROWS
@@ -57,7 +61,7 @@ def test_every_claim_is_whole():
             assert ("least" in claim) != ("within" in claim), name
         if claim["judge"] == "value":
             assert "at_least" in claim or "at_most" in claim, name
-        claim["paper"].format(**module.printed_tables())  # cells that there are
+        assert "{" not in claim["paper"], name  # its cells were looked up
 
 
 def test_every_section_has_claims():
@@ -69,6 +73,36 @@ def test_every_section_has_claims():
     for item in items:
         first = item["section"].split(",")[0].split(" ")[0]
         assert first in numbers | {"Table", "Figure"}, item["section"]
+
+
+def commands() -> list[str]:
+    "Every command of the claims and of the tables of results, one program each."
+    found = judge_all(list(CLAIMS.values()), {}, RECORDS)
+    tables = [*results.all_tables({}).values(), module.claims_table(list(CLAIMS.values()), found, {})]
+    return sorted({part for table in tables for command in table.commands for part in command.split(" && ")})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_can_be_given(command, capsys):
+    "Today's programs understand each with all of its options; nothing of it is done."
+    words = shlex.split(command)
+    if words[0] == "torchrun":
+        words = ["annotated-transformer", *words[words.index("annotated_transformer.cli") + 1:]]
+    if words[0] == "annotated-transformer":
+        function = getattr(importlib.import_module(f"annotated_transformer.{cli.COMMANDS[words[1]]}"), words[1])
+        options.call(functools.wraps(function)(lambda *args, **kwargs: None), words[2:], words[1])
+    elif words[:2] == ["python", "-m"]:
+        with pytest.raises(SystemExit) as end:
+            importlib.import_module(words[2]).main(["--help"])
+        said = capsys.readouterr().out
+        assert end.value.code in (0, None) and all(word in said for word in words[3:] if word.startswith("--"))
+    else:
+        assert words[0] == "python" and (ROOT / words[1]).is_file()
+
+
+def test_a_wrong_option_is_noticed():
+    with pytest.raises(InputError):
+        test_commands_can_be_given("annotated-transformer train runs/x --data y --no-such-option 3", None)
 
 
 def test_what_is_built_is_as_printed():

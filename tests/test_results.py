@@ -269,7 +269,7 @@ def test_our_runs_tell_both_bleus_and_both_costs():
                   record("settings", "translation", {"points": []}, config={"model": {}}))
     shown = results.our_runs(found).frame.set_index(("", "run"))
     assert shown["BLEU", "sacreBLEU"].to_dict() == {"a": "33.3†", "c": "20.0†", "b": "50.0†"}
-    assert shown["BLEU", "the paper's recipe"].to_dict() == {"a": "34.0†", "c": "not scored", "b": "51.0†"}
+    assert shown["BLEU", "paper's recipe"].to_dict() == {"a": "34.0†", "c": "not scored", "b": "51.0†"}
     by_time, counted = (set(shown["cost (FLOPs)", name]) for name in ("by time", "counted"))
     assert by_time == {"3.0·10¹²†"} and counted == {results.power(1000 * results.cost_by_count(BASE, 1.0)) + "†"}  # 10 s; 1,000 tokens
     assert set(results.our_runs(named(found["a"])).frame["cost (FLOPs)", "by time"]) == {"not known"}

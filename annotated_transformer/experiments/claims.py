@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COMPUTE', 'JUDGES', 'Unmeasured', 'Found', 'matching', 'number_at', 'numbers', 'half_interval', 'value_at',
            'difference', 'clearly_faster', 'above', 'doing_heads', 'different_tasks', 'best_of', 'told', 'judge_rows',
-           'judge_all', 'printed_tables', 'section_key', 'claims_table', 'built_table', 'changes_table', 'main']
+           'judge_all', 'section_key', 'claims_table', 'built_table', 'changes_table', 'main']
 
 # %% ../../nbs/91_claims.ipynb #7f53a289
 import math
@@ -13,13 +13,11 @@ import pkgutil
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from .. import paper
 from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
@@ -112,17 +110,16 @@ def difference(claim: dict, records: dict[str, dict]) -> Found:
 # %% ../../nbs/91_claims.ipynb #be45d3ff
 def clearly_faster(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `faster`: the seconds of complexity records."
-    used, seconds, r = [], {}, {}
+    used, seconds = [], {}
     for record in records.values():
         layer = record["config"].get("layer")
         if record["task"] == "complexity" and record["config"]["device"] == "cpu" and layer in (claim["layer"], *claim["than"]):
             used.append(record["name"])
-            r[layer] = record["config"]["r"]
             seconds |= {(layer, p["n"], p["d"]): p["seconds"] for p in record["metrics"]["passes"]}
     shares, lines = [], []
     for other in claim["than"]:
         wanted = [(n, d) for layer, n, d in seconds if layer == other and (claim["layer"], n, d) in seconds
-                  and (n < d if claim["where"] == "n < d" else n > r[claim["layer"]])]
+                  and (n < d if claim["where"] == "n < d" else n > d)]
         if not wanted:
             raise Unmeasured(other)
         found = [seconds[claim["layer"], n, d] / seconds[other, n, d] for n, d in wanted]
@@ -151,7 +148,7 @@ def doing_heads(claim: dict, records: dict[str, dict]) -> Found:
             needed = claim.get("count", math.ceil(claim.get("share", 0) * counts[0][3]))
             surely, perhaps = max(c[1] for c in counts), max(c[2] for c in counts)
             verdicts.append(HOLDS if surely >= needed else FAILS if perhaps < needed else UNCLEAR)
-            each = ", ".join(f"{key.partition('/')[2]} {low} to {max(low, middle)}" for key, low, middle, _ in counts)
+            each = ", ".join(f"{key.partition('/')[2]} {low if low >= middle else f'{low} to {middle}'}" for key, low, middle, _ in counts)
             lines.append(f"{record['data']['run']}: {each} of {counts[0][3]} heads")
             used.append(record["name"])
     if not verdicts:
@@ -170,7 +167,7 @@ def different_tasks(claim: dict, records: dict[str, dict]) -> Found:
                 surely |= {(f["layer"], f["head"])} if min(c[0] for c in controls) > claim["margin"] else set()
                 perhaps |= {(f["layer"], f["head"])} if min(mean(c) for c in controls) > claim["margin"] else set()
         verdicts.append(HOLDS if len(surely) >= claim["at_least"] else FAILS if len(perhaps) < claim["at_least"] else UNCLEAR)
-        lines.append(f"{record['data']['run']}: {len(surely)} to {len(perhaps)} heads, each best at one of {len(claim['measures'])} tasks")
+        lines.append(f"{record['data']['run']}: {len(surely)} heads for sure, {len(perhaps)} by the middle of their intervals, each best at one of {len(claim['measures'])} tasks")
         used.append(record["name"])
     if not verdicts:
         raise Unmeasured("heads")
@@ -200,8 +197,11 @@ JUDGES: dict[str, Callable[[dict, dict], Found]] = {
 
 def told(found: Sequence[Comparison]) -> str:
     "The comparisons of a claim in words: up to three by themselves, more by their number and the worst."
-    one = lambda f: (f"{f.better} over {f.worse} {f.margin:+.2f} ({f.low:+.2f} to {f.high:+.2f}; Holm's p {f.holm:.2g}; could see {f.least:.2g})"  # noqa: E731
-                     if math.isfinite(f.low) else f"{f.better} over {f.worse} {f.margin:+.2f} (one seed)")
+    def one(f: Comparison) -> str:
+        begin = f"{f.better} over {f.worse} {f.margin:+.2f}"
+        sentences = "" if math.isnan(f.sentences[0]) else f"; over sentences {f.sentences[0]:+.2f} to {f.sentences[1]:+.2f}"
+        return begin + (f" ({f.low:+.2f} to {f.high:+.2f}; Holm's p {f.holm:.2g}; could see {f.least:.2g}{sentences})" if math.isfinite(f.low) else " (one seed)")
+
     if len(found) <= 3:
         return "; ".join(map(one, found))
     count = ", ".join(f"{sum(f.verdict == v for f in found)} {v}" for v in (HOLDS, FAILS, UNCLEAR) if any(f.verdict == v for f in found))
@@ -240,17 +240,11 @@ def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Pa
     return found
 
 # %% ../../nbs/91_claims.ipynb #9b2b52e7
-@cache
-def printed_tables() -> dict:
-    "The paper's tables by the names that the file of claims uses."
-    return {"t2": paper.table(2).set_index("model"), "t3": paper.table(3, filled=True).set_index("row"), "t4": paper.table(4), "aop": paper.table("appendix").set_index("row")}
-
-
 def section_key(section: str) -> tuple:
     "The paper's order: abstract, numbers, Table 3's with 6.2, figures with 4, the appendix."
     first = section.split(",")[0]
     numbers_ = re.match(r"[\d.]+", first)
-    order = {"a": (0,) if first == "abstract" else (99,), "F": (4, 9), "T": (6, 2, 9)}
+    order = {"a": (0,) if first == "abstract" else (99,), "F": (4, 9), "T": (6, 1, 9) if first == "Table 2" else (6, 2, 9)}
     return tuple(int(n) for n in numbers_[0].rstrip(".").split(".")) if numbers_ else order[first[0]]
 
 
@@ -267,7 +261,7 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
         for i, f in enumerate(found[claim["name"]]):
             ours = Cell(f.ours, f.records) if f.ours else missing(command) if command else Cell("no experiment yet")
             age = "†" * any(is_older(known[name]) for name in f.records if name in known)
-            first = (claim["section"], claim["says"], claim["paper"].format(**printed_tables())) if i == 0 else ("", "", "")
+            first = (claim["section"], claim["says"], claim["paper"]) if i == 0 else ("", "", "")
             lines.append((*first, f.measure, ours, f.verdict + age, claim["false"] if i == 0 else ""))
     return ResultTable("The claims", "what the paper says that an experiment can deny, in our words", ["section", "the claim", "the paper", "by", "ours", "verdict",
                        "false if"], lines, rules, {verdict + age: colour for verdict, colour in {**COLOURS, COMPUTE: COLOURS[OPEN]}.items() for age in ("", "†")})
@@ -277,7 +271,7 @@ def built_table() -> ResultTable:
     "Constants compared with the paper's, and algebra that a chapter proves."
     lines = []
     for item in read_claims()["built"]:
-        theirs = item.get("printed", "").format(**printed_tables())
+        theirs = item.get("printed", "")
         ours = str(pkgutil.resolve_name(f"annotated_transformer.{item['ours']}")) if "ours" in item else "proved"
         verdict = "as printed" if ours in ("proved", theirs) else "differs"
         lines.append((item["section"], item["says"], theirs, ours, verdict, item["chapter"]))

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'CORPORA', 'PARSING', 'SYSTEMS', 'SETS', 'PAGE',
-           'abandoned', 'cell', 'averaged', 'table_1', 'cost_by_time', 'cost_by_count', 'run_command', 'on_wmt',
-           'table_2', 'corpus_of', 'runs_of', 'on_sets', 'trained_flops', 'by_time', 'our_runs', 'key_of',
-           'variation_runs', 'measured', 'at_scale', 'table_3', 'appendix_table', 'parser_cell', 'table_4',
-           'all_tables', 'write_tables', 'main']
+           'abandoned', 'cell', 'averaged', 'table_1', 'cost_by_time', 'cost_by_count', 'fills', 'on_wmt', 'table_2',
+           'corpus_of', 'runs_of', 'on_sets', 'trained_flops', 'by_time', 'our_runs', 'key_of', 'variation_runs',
+           'measured', 'at_scale', 'table_3', 'appendix_table', 'parser_cell', 'table_4', 'all_tables', 'write_tables',
+           'main']
 
 # %% ../../nbs/90_results.ipynb #6262f513
 import re
@@ -19,6 +19,7 @@ from statistics import mean, stdev
 from .. import paper
 from .sweep import command_for
 from .variations import ROWS, SCALES
+from .verdicts import read_claims
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
 from ..records import is_older, run_program
@@ -84,13 +85,9 @@ def cost_by_count(config: TransformerConfig, tokens: float) -> float:
     return 6.0 * count_parameters(config) * tokens
 
 
-def run_command(size: str, tgt: str) -> str:
-    "What trains and scores a Transformer of the paper on its own data."
-    data, run = f"data/wmt14_{tgt}", f"runs/{size}_{tgt}"
-    options = "" if tgt == "de" else " --tgt fr --vocabulary word-pieces --vocab-size 32000"
-    config = "big-en-fr" if (size, tgt) == ("big", "fr") else size
-    return (f"annotated-transformer prepare {data} --corpus wmt14{options} && torchrun --nproc-per-node 8 -m annotated_transformer.cli train {run} "
-            f"--data {data} --config {config} && annotated-transformer evaluate {run} --split newstest2014_full --record nbs/results/wmt14_{size}_{tgt}.json")
+def fills(record: str) -> str:
+    "The command that would write a record which the paper's compute would take, from the file of claims."
+    return next(claim["command"] for claim in read_claims()["claim"] if claim.get("records") == [record])
 
 
 def on_wmt(records: dict[str, dict], size: str, tgt: str) -> Cell:
@@ -98,7 +95,7 @@ def on_wmt(records: dict[str, dict], size: str, tgt: str) -> Cell:
     if record := records.get(f"wmt14_{size}_{tgt}"):
         kind = "bleu_paper" if tgt == "de" else "bleu_moses"  # no compounds are split in French
         return cell(f"{metric(record, f'{kind}/newstest2014_full'):.1f}", record)
-    return missing(run_command(size, tgt))
+    return missing(fills(f"wmt14_{size}_{tgt}"))
 
 # %% ../../nbs/90_results.ipynb #4a4ef338
 def table_2(records: dict[str, dict]) -> ResultTable:
@@ -156,7 +153,7 @@ def our_runs(records: dict[str, dict]) -> ResultTable:
     lines = []
     for record in runs_of(records):
         model, data = record["config"]["model"], record["data"]
-        facts = (f"{data['src']}-{data['tgt']}".upper(), f"{corpus_of(record)}, {data['splits']['train']['pairs']:,} pairs",
+        facts = (f"{data['src']}-{data['tgt']}, ".upper() + f"{corpus_of(record)}, {data['splits']['train']['pairs']:,} pairs",
                  f"{metric(record, 'parameters') / 1e6:.1f}",
                  f"N {model['n_layers']}, {model['d_model']} wide, {'pre' if model['pre_norm'] else 'post'}-norm", f"{metric(record, 'steps'):,}")
         recipe = "bleu_paper" if data["tgt"] == "de" else "bleu_moses"
@@ -164,8 +161,8 @@ def our_runs(records: dict[str, dict]) -> ResultTable:
             scores = [cell(f"{metric(record, f'{kind}/{name}'):.1f}", record) if f"{kind}/{name}" in record["metrics"] else Cell("not scored")
                       for kind in ("sacrebleu", recipe)]
             lines.append((Cell(record["name"], [record["name"]]), *facts, cell(power(trained_flops(record)), record), by_time(records, record), name, *scores))
-    columns = [("", "run"), ("", "direction"), ("", "data"), ("params", "×10⁶"), ("", "model"), ("", "steps"), ("cost (FLOPs)", "counted"),
-               ("cost (FLOPs)", "by time"), ("", "scored on"), ("BLEU", "sacreBLEU"), ("BLEU", "the paper's recipe")]
+    columns = [("", "run"), ("", "data"), ("params", "×10⁶"), ("", "model"), ("", "steps"), ("cost (FLOPs)", "counted"),
+               ("cost (FLOPs)", "by time"), ("", "scored on"), ("BLEU", "sacreBLEU"), ("BLEU", "paper's recipe")]
     about = ("our own runs: other data than the paper's, so other numbers. The recipe for French splits no compounds, as in the paper. "
              "newstest2013 is a development set")
     return ResultTable("Table 2, ours", about, columns, lines)
@@ -231,19 +228,15 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     return ResultTable("The appendix's table", about, columns, lines, rules)
 
 # %% ../../nbs/90_results.ipynb #1dd0b91c
-PARSING = {"WSJ only, discriminative": ("parsing_wsj", "data/wsj", "runs/parser", "parser", ""),
-           "semi-supervised": ("parsing_wsj_semi", "data/wsj_semi", "runs/parser_semi", "parser-semi", " --extra PARSED --extra-weight 0.25")}
+PARSING = {"WSJ only, discriminative": "parsing_wsj", "semi-supervised": "parsing_wsj_semi"}
 SYSTEMS = {"f1": "Transformer", "f1_right": "right branches", "f1_pcfg": "counted grammar (PCFG)"}
 SETS = {"test": "", "test_12": ", 12 words at most", "test_long": ", longer than any in training"}
 
 
 def parser_cell(records: dict[str, dict], setting: str) -> Cell:
     "F1 of our own run of the paper's parser on its data."
-    name, data, run, config, extra = PARSING[setting]
-    if name in records:
-        return cell(f"{metric(records[name], 'f1/test'):.1f}", records[name])
-    return missing(f"annotated-transformer prepare {data} --corpus ptb --source WSJ{extra} && annotated-transformer train {run} --data {data} "
-                   f"--config {config} && annotated-transformer parse {run} --split test --record nbs/results/{name}.json")
+    name = PARSING[setting]
+    return cell(f"{metric(records[name], 'f1/test'):.1f}", records[name]) if name in records else missing(fills(name))
 
 
 def table_4(records: dict[str, dict]) -> ResultTable:

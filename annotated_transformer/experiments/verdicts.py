@@ -52,8 +52,12 @@ def paper_margin(worse: str, better: str, measure: str) -> float:
 # %% ../../nbs/52_verdicts.ipynb #e1cb0c21
 @cache
 def read_claims() -> dict[str, list[dict]]:
-    "The file of claims: `claim`, `built` and `change`, each a list."
-    return tomllib.loads((files("annotated_transformer") / "experiments" / "claims.toml").read_text(encoding="utf-8"))
+    "The file of claims: `claim`, `built` and `change`, each a list. The paper's numbers are looked up in its tables."
+    found = tomllib.loads((files("annotated_transformer") / "experiments" / "claims.toml").read_text(encoding="utf-8"))
+    tables = {"t2": table(2).set_index("model"), "t3": table(3, filled=True).set_index("row"), "t4": table(4), "aop": table("appendix").set_index("row")}
+    for item in (*found["claim"], *found["built"]):
+        item |= {name: item[name].format(**tables) for name in ("paper", "printed") if name in item}
+    return found
 
 
 def generations(records: dict[str, dict]) -> tuple[dict[str, dict], dict[str, dict]]:
