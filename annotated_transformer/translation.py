@@ -20,7 +20,7 @@ from torch import Tensor
 from .attention import recording
 from .batching import Batch, batch_indices, pad
 from .files import InputError
-from .decoding import Hypothesis, beam_search
+from .decoding import Constraint, Hypothesis, beam_search
 from .fast import plain
 from .model import END, PAD, START, Transformer
 from .regularization import Quality, measure
@@ -134,12 +134,13 @@ class Translator:
         first_line: int = 1,
         prefix: str | Sequence[Beginning] | None = None,
         extra: int = 50,
+        constraint: Constraint | None = None,
     ) -> list[list[Hypothesis]]:
         """The `n_best` hypotheses of each line, in the lines' order; sentences of like lengths are searched together.
 
         An empty line has one, the empty one. `progress` shows a bar, or is a bar of tqdm to be moved by one a line. `prefix` is a
         text that all outputs begin with, or for each line a text or ids. Warnings count lines from `first_line`. An output may have
-        `extra` symbols more than its source.
+        `extra` symbols more than its source, and none but those that a `constraint` allows.
         """
         from tqdm import tqdm
 
@@ -157,7 +158,7 @@ class Translator:
             rows = sought[batch]
             src = pad([np.array(encoded[i]) for i in rows])
             forced = prefixes and [prefixes[i] for i in rows]
-            for i, hypotheses in zip(rows, beam_search(self.model, src, beam_size, alpha, extra, n_best, prefix=forced)):
+            for i, hypotheses in zip(rows, beam_search(self.model, src, beam_size, alpha, extra, n_best, prefix=forced, constraint=constraint)):
                 found[i] = hypotheses
             bar.update(len(rows))
         if bar is not progress:

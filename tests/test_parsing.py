@@ -1,4 +1,5 @@
 """From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees, the runs of record in small."""
+import gzip
 import itertools
 import json
 import os
@@ -10,20 +11,22 @@ from pathlib import Path
 
 import nltk
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated_transformer import cli, grammar, parsing
+from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpora import Corpus
 from annotated_transformer.files import InputError
-from annotated_transformer.parsing import Parser, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
-from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
+from annotated_transformer.model import END
+from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig, start_run, train
 from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
-from test_trees import fails
+from test_trees import fails, shared
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -60,6 +63,9 @@ def treebanks(tmp_path_factory):
         (folder / name).mkdir()
         for i in range(20):
             (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n" for tree in itertools.islice(trees, 12)))
+    (folder / "treebank_genia").mkdir()
+    with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
+        file.writelines(f"( {tree} )\n" for tree in drawn(1150, seed=3))
     return folder
 
 
@@ -96,6 +102,20 @@ def test_split_by_file_not_by_sentence(tmp_path, treebanks):
     assert corpus.splits["train"]["pairs"] == 16 * 12
 
 
+def test_genia_is_split_in_blocks(tmp_path, treebanks):
+    "Of every ten blocks of a hundred trees the ninth develops and the tenth tests; beside CRAFT its test set stays apart."
+    whole = [read_tree(tree).words for tree in drawn(1150, seed=3)]
+    wanted = {"train": whole[:800] + whole[1000:], "dev": whole[800:900], "test": whole[900:1000]}
+    alone = tree_corpus(tmp_path / "genia", "genia", treebanks / "treebank_genia")
+    craft = tree_corpus(tmp_path / "craft", "craft", treebanks / "treebank_craft")
+    both = tree_corpus(tmp_path / "both", "craft+genia", treebanks)
+    sources = lambda corpus, split: [src.split() for src, _ in corpus.pairs(split)]
+    for split, words in wanted.items():
+        assert sources(alone, split) == words
+        assert sources(both, "test_genia" if split == "test" else split) == ([] if split == "test" else sources(craft, split)) + words
+    assert sources(both, "test") == sources(craft, "test") and len(parsing.gold_trees(both, "test_genia")) == 100
+
+
 @pytest.mark.parametrize("lost", [2, 15, 21, 22, 23])
 def test_missing_section(tmp_path, wsj, lost):
     for path in (wsj / f"{lost:02}").iterdir():
@@ -113,6 +133,7 @@ def test_what_is_no_treebank(tmp_path, wsj, treebanks):
     fails(make("craft", tmp_path / "nowhere"), "nowhere")
     fails(make("craft", None), "--source")
     fails(make("craft", wsj / "02"), "2 files")
+    fails(make("craft+genia", treebanks / "treebank_craft"), "genia*.mrg.gz")
     fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
     bad = wsj / "07" / "wsj_0702.mrg"
     for content, line, what in ((b"( (S (NP (NN a)))\n", 1, "not closed"), (b"( (S (NN a)) )\n()\n", 2, "empty"), (b"(S (NN f(x)))\n", 1, "-LRB-"),
@@ -217,6 +238,95 @@ def test_any_line_is_cut_into_words_without_brackets(line):
         assert read_tree(str(tree)) == tree
 
 
+# --- the search among trees ------------------------------------------------------------------------------------------------------------
+
+class Pieces:
+    "A vocabulary as a constraint sees it: two labels, two tags, and words of pieces."
+    names = ["<pad>", "<unk>", "<s>", "</s>", *(f"\u2581{s}" for s in ("(S", ")S", "(NP", ")NP", "XX", "NN")), "\u2581wo", "rd"]
+
+    def __len__(self):
+        return len(self.names)
+
+    def pieces(self, ids):
+        return [self.names[i] for i in ids]
+
+
+CONSTRAINT = TreeConstraint(Pieces(), extra=20, longest_chain=4)
+SOURCES = torch.nn.utils.rnn.pad_sequence([torch.tensor([10, 11, 11] * n + [END]) for n in (1, 3, 5)], batch_first=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.floats(0, 1))
+def test_whatever_a_constrained_search_chooses_is_a_tree(random, greedy_for_brackets):
+    "Beams that pick any allowed symbol and reorder at will: each ends, in time, with a tree that needs no mending."
+    for n, src in enumerate(SOURCES.split(1)):
+        n, state, outputs = 2 * n + 1, CONSTRAINT.start(src), [[]]
+        for _ in range(3 * n + 1 + 20):
+            allowed = CONSTRAINT.allowed(state)[0]
+            assert allowed.any(1).all()  # never a dead end
+            parents = [random.randrange(len(outputs)) for _ in range(4)]
+            symbols = []
+            for parent in parents:
+                some = allowed[parent].nonzero()[:, 0].tolist()
+                opening = [i for i in some if i in (4, 6)]
+                symbols.append(random.choice(opening if opening and random.random() < greedy_for_brackets else some))
+            state = CONSTRAINT.advance(state, torch.tensor([parents]), torch.tensor([symbols]))
+            outputs = [outputs[parent] + [symbol] for parent, symbol in zip(parents, symbols)]
+        for ids in outputs:
+            assert END in ids and set(ids[ids.index(END):]) == {END}
+            tree = [Pieces.names[i][1:] for i in ids[:ids.index(END)]]
+            assert restore(tree, ["w"] * n)[1] is False and len(tree) <= 3 * n + 1 + 20 - 1
+
+
+def test_a_state_follows_its_hypothesis():
+    "Reordered within beams and with sentences taken out, a state is that of the symbols since the start."
+    random, state = __import__("random").Random(0), CONSTRAINT.start(SOURCES)
+    outputs = [[[]], [[]], [[]]]
+    for step in range(12):
+        allowed = CONSTRAINT.allowed(state)
+        for i, beam in enumerate(outputs):
+            for place, ids in enumerate(beam):
+                again = CONSTRAINT.start(SOURCES[i:i + 1])
+                for symbol in ids:
+                    again = CONSTRAINT.advance(again, torch.tensor([[0]]), torch.tensor([[symbol]]))
+                assert torch.equal(CONSTRAINT.allowed(again)[0, 0], allowed[i, place])
+        parents = [[random.randrange(len(beam)) for _ in range(3)] for beam in outputs]
+        symbols = [[random.choice(allowed[i, p].nonzero()[:, 0].tolist()) for p in row] for i, row in enumerate(parents)]
+        outputs = [[outputs[i][p] + [s] for p, s in zip(*rows)] for i, rows in enumerate(zip(parents, symbols))]
+        state = CONSTRAINT.advance(state, torch.tensor(parents), torch.tensor(symbols))
+    allowed = CONSTRAINT.allowed(state)
+    state.keep_rows(torch.tensor([2, 0]))
+    assert torch.equal(CONSTRAINT.allowed(state), allowed[[2, 0]])
+
+
+def allows(constraint, vocabulary, source, target):
+    "Whether a target can be written for a source, to its end."
+    state = constraint.start(torch.tensor([vocabulary.encode(source) + [END]]))
+    for symbol in vocabulary.encode(target) + [END]:
+        if not constraint.allowed(state)[0, 0, symbol]:
+            return False
+        state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[symbol]]))
+    return True
+
+
+@pytest.mark.parametrize(("name", "folder"), [("craft", "treebank_craft"), ("genia", "treebank_genia")])
+def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
+    "With tags and with XX, by the shipped vocabulary; and not with a word too few or too many."
+    vocabulary = load_parser("grammar-trees").vocabulary
+    constraint, checked = TreeConstraint(vocabulary, 300), 0
+    known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
+    for file in parsing.tree_files(shared(folder))[:2]:
+        for _, tree in itertools.islice(parsing.treebank([file]), 150):
+            if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
+                for tags in (True, False):
+                    symbols = linearise(tree, tags)
+                    assert allows(constraint, vocabulary, source_line(tree.words), " ".join(symbols))
+                    assert not allows(constraint, vocabulary, source_line([*tree.words, "more"]), " ".join(symbols))
+                    assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]), " ".join(symbols))
+                checked += 1
+    assert checked > 60
+
+
 # --- parsers -------------------------------------------------------------------------------------------------------------------------
 
 def test_a_tree_for_every_sentence(made):
@@ -227,6 +337,9 @@ def test_a_tree_for_every_sentence(made):
     for words, parse in zip(sentences, parses):
         assert parse.tree.words == words and read_tree(str(parse.tree)) == parse.tree
         assert parser.parse_words([words], beam_size=3)[0].tree == parse.tree
+        assert not parse.mended
+    free = parser.parse_words(sentences, beam_size=3, constrained=False)
+    assert any(parse.mended for parse in free) and [parse.tree.words for parse in free] == sentences
     first, found, last = parser.parse_words([[], sentences[0], []], beam_size=3)
     assert first is last is None and found.tree == parses[0].tree
 
@@ -244,10 +357,10 @@ class Oracle(Parser):
 
     def __init__(self, trees, cut=()):
         self.answers = {source_line(tree.words): linearise(tree)[: -5 if i in cut else None] for i, tree in enumerate(trees)}
-        self.vocabulary, self.translator = self, self
+        self.vocabulary, self.translator, self.constraint = self, self, "trees alone"
 
     def search(self, lines, *_, **options):
-        assert options["extra"] == parsing.EXTRA
+        assert options["extra"] == parsing.EXTRA and options["constraint"] == "trees alone"
         return [[type("Found", (), {"ids": self.answers[line], "score": 0.0})] for line in lines]
 
     def decode(self, ids):
@@ -345,49 +458,73 @@ def small_models():
         yield
 
 
+def session(data, folder, **options):
+    return parsing_runs.Session(data, folder / "runs", folder / "results", scale=0.002, **options)
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, treebanks):
     folder = tmp_path_factory.mktemp("runs")
-    assert parsing_runs.runs(("all",), treebanks, folder / "runs", folder / "results", None, 0.002)
+    assert parsing_runs.runs(["all"], session(treebanks, folder))
     return folder
 
 
 def test_every_run_leaves_a_record(measured):
     found = {path.stem: json.loads(path.read_text()) for path in (measured / "results").iterdir()}
-    assert set(found) == {f"parsing_{name}" for name in parsing_runs.ON_TWO_CORES}
+    assert set(found) == {f"parsing_{name}" + "_seed0" * (name in parsing_runs.EXPERIMENTS) for name in parsing_runs.ON_TWO_CORES}
     for name, record in found.items():
         assert record["task"] == "parsing" and record["trained_on"] and record["tested_on"] and record["training_trees"] > 0, name
         assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
         assert record["scale"] == 0.002
-    for name in ("parsing_grammar_tags", "parsing_grammar_xx"):
-        assert {"f1/test", "f1/test_long", "mended/test", "f1_12/test", "not_counted/test", "seen/test"} <= set(found[name]["metrics"])
-        assert set(found[name]["search"]["f1_dev"]) == {"1", "4", "10", "21"}
-    assert found["parsing_craft"]["search"] == found["parsing_craft_tenth"]["search"]
-    chosen = found["parsing_craft"]["chosen"]
-    assert len(chosen["candidates"]) == 3 and chosen["best"] in chosen["candidates"] and found["parsing_ptb_sample"]["chosen"] == chosen
-    assert found["parsing_craft"]["config"]["model"]["attention_dropout"] == chosen["best"]["dropout"]
-    sizes = [found[f"parsing_craft{part}"]["training_trees"] for part in ("_tenth", "_third", "")]
-    assert sizes == sorted(sizes) and sizes[0] < sizes[2]
-    vocabularies = {name: found[f"parsing_{name}"]["data"]["vocabulary"] for name in parsing_runs.EXPERIMENTS if f"parsing_{name}" in found}
-    assert vocabularies["grammar_tags"] == vocabularies["grammar_xx"] and vocabularies["craft"] == vocabularies["craft_tenth_xx"]
+    of = lambda name: found[f"parsing_{name}_seed0"]
+    for name in ("grammar_small", "grammar_xx"):
+        assert {"f1/test", "f1/test_long", "mended/test", "f1_12/test", "not_counted/test", "seen/test"} <= set(of(name)["metrics"])
+    for record in found.values():
+        if "search" in record:
+            assert set(record["search"]["f1_dev"]) == {"1", "4", "10", "21"}
+            assert record["metrics"]["mended/test"] == 0 and 0 <= record["metrics"]["mended_free/test"] <= 100
+    chosen = of("craft")["chosen"]
+    assert len(chosen["candidates"]) == 3 and chosen["best"] in chosen["candidates"]
+    for name in ("craft", "craft_genia", "ptb_sample"):
+        assert of(name)["chosen"] == chosen
+        assert of(name)["config"]["model"]["attention_dropout"] == chosen["best"]["dropout"] and not of(name)["config"]["model"]["pre_norm"]
+        assert of(name)["config"]["training"]["rate"] == chosen["best"]["rate"]
+    sizes = [of(name)["training_trees"] for name in ("craft_tenth", "craft", "craft_genia")]
+    assert sizes == sorted(sizes) and sizes[2] == sizes[1] + 950
+    vocabularies = {name: of(name)["data"]["vocabulary"] for name in parsing_runs.EXPERIMENTS if name in parsing_runs.ON_TWO_CORES}
+    assert vocabularies["grammar_small"] == vocabularies["grammar_xx"] and vocabularies["craft"] == vocabularies["craft_tenth_xx"]
     assert vocabularies["craft"] == vocabularies["ptb_sample_after_craft"] != vocabularies["ptb_sample"]
-    assert found["parsing_craft_semi"]["training_trees"] > 4 * sizes[0]
-    steps = found["parsing_craft"]["metrics"]["steps"]
-    assert found["parsing_ptb_sample_after_craft"]["metrics"]["steps"] > steps
+    assert of("craft_semi")["training_trees"] > 4 * sizes[0]
+    assert of("ptb_sample_after_craft")["metrics"]["steps"] > of("craft")["metrics"]["steps"]
+
+
+def test_the_baselines_parse_every_sentence_of_every_length(measured):
+    record = json.loads((measured / "results" / "parsing_baselines_craft_genia.json").read_text())
+    craft = json.loads((measured / "results" / "parsing_craft_genia_seed0.json").read_text())
+    for split in ("test", "test_genia"):
+        assert record["metrics"][f"sentences/{split}"] == craft["metrics"][f"sentences/{split}"]
+        assert 0 < record["metrics"][f"f1_right/{split}"] < record["metrics"][f"f1_pcfg/{split}"] <= 100
+    words = record["data"]["splits"]["train"]
+    assert words["tgt_words"] > words["src_words"]
 
 
 def test_again_nothing_is_done(measured, treebanks):
     before = {path: path.stat().st_mtime_ns for path in measured.rglob("*") if path.suffix in (".json", ".safetensors", ".trees")}
-    assert parsing_runs.runs(("all",), treebanks, measured / "runs", measured / "results", None, 0.002)
+    assert parsing_runs.runs(["all"], session(treebanks, measured))
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_records_beside_the_papers_table(measured, monkeypatch):
-    assert parsing_runs.records(measured / "results") == {}  # made in small: no results
-    found = {name.removeprefix("parsing_"): json.loads((measured / "results" / f"{name}.json").read_text())
-             for name in ("parsing_grammar_tags", "parsing_craft", "parsing_baselines_craft")}
+def test_another_seed_has_a_record_of_its_own(measured, treebanks):
+    assert parsing_runs.runs(["craft_tenth"], session(treebanks, measured, seed=1))
+    first, second = (json.loads((measured / "results" / f"parsing_craft_tenth_seed{i}.json").read_text()) for i in (0, 1))
+    assert second["seed"] == 1 and second["weights"] != first["weights"] and second["chosen"] == first["chosen"]
+
+
+def test_records_beside_the_papers_table(measured):
+    found = {name: json.loads((measured / "results" / f"parsing_{name}.json").read_text())
+             for name in ("grammar_small_seed0", "craft_genia_seed0", "baselines_craft")}
     table = parsing_runs.table_4(found)
-    assert len(table) == 12 + 2 + 1 + 2 and table["tested on"].notna().all() and list(table.source[:12]) == ["the paper"] * 12
+    assert len(table) == 12 + 2 + 2 + 2 and table["tested on"].notna().all() and list(table.source[:12]) == ["the paper"] * 12
     assert list(table.F1[[4, 9]]) == [91.3, 92.7]
 
 
@@ -400,22 +537,43 @@ def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, capsys, monkeypatch):
             raise parsing_runs.Stopped
         return 1e-6
 
-    monkeypatch.setattr(parsing_runs.Sitting, "minutes", minutes)
+    monkeypatch.setattr(parsing_runs.Session, "minutes", minutes)
     calls = 0
-    while not parsing_runs.runs(("craft_semi",), treebanks, tmp_path / "runs", tmp_path / "results", None, 0.002):
+    while not parsing_runs.runs(["craft_semi"], session(treebanks, tmp_path)):
         assert "The same command goes on" in capsys.readouterr().err
         calls += 1
         assert calls < 200
-        part = tmp_path / "runs" / "craft_semi" / "parsed.part"
+        part = tmp_path / "runs" / "craft_semi" / "parsed_seed0.part"
         if part.exists():
             part.write_bytes(part.read_bytes()[:-7])  # cut in the middle of a line
     assert calls > 10
-    trees = list(read_trees(tmp_path / "runs" / "craft_semi" / "parsed.trees"))
-    assert len({line for line, _ in trees}) == len(trees) >= 20 and (tmp_path / "results" / "parsing_craft_semi.json").exists()
+    trees = list(read_trees(tmp_path / "runs" / "craft_semi" / "parsed_seed0.trees"))
+    assert len({line for line, _ in trees}) == len(trees) >= 20 and (tmp_path / "results" / "parsing_craft_semi_seed0.json").exists()
+
+
+def test_sentences_are_parsed_once(tmp_path):
+    "In batches, each on the disk before the next; what has no tree keeps its line."
+    asked, sentences = [], [[word] for word in "abcdefg"]
+
+    def parse(some):
+        if len(asked) == 2:
+            asked.append([])
+            raise KeyboardInterrupt
+        asked.append(some)
+        return [None if words == ["c"] else read_tree(f"(S (X {words[0]}))") for words in some]
+
+    unlimited = parsing_runs.Session(None, tmp_path, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        parsing_runs.in_batches(tmp_path / "t.trees", sentences, parse, unlimited, batch=2)
+    found = parsing_runs.in_batches(tmp_path / "t.trees", sentences, parse, unlimited, batch=2)
+    assert [word for some in asked for (word,) in some] == list("abcdefg")
+    assert [tree and tree.words for tree in found] == [None if words == ["c"] else words for words in sentences]
+    assert parsing_runs.in_batches(tmp_path / "t.trees", sentences, None, unlimited) == found
 
 
 def test_what_is_wrong_with_a_run(tmp_path, treebanks, capsys):
     for arguments, named in ((["crfat"], "crfat"), (["craft"], "--data"), (["craft", "--data", str(tmp_path)], "treebank_craft"),
+                             (["craft_genia", "--data", str(treebanks / "treebank_genia")], "treebank_craft and treebank_genia"),
                              (["grammar_xx", "--scale", "2"], "--scale 2"), (["grammar_xx", "--minutes", "-1"], "--minutes")):
         with pytest.raises(SystemExit) as end:
             parsing_runs.main([*arguments, "--folder", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
@@ -530,7 +688,7 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
         (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
         (["prepare", tmp_path / "d", "--corpus", "ptb"], ["--source"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra", tmp_path / "no"], ["no"]),
-        (["prepare", tmp_path / "d", "--corpus", "grammar", "--extra", tmp_path / "no"], ["--extra", "ptb"]),
+        (["prepare", tmp_path / "d", "--corpus", "grammar", "--extra", tmp_path / "no"], ["--extra", "--corpus grammar"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["vocab_size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["beam_size"]),

@@ -31,10 +31,10 @@ OBEYED = {
 
 SIZES = {
     "files": 8000, "grammar": 1200, "multi30k": 5000, "wmt14": 37_000,
-    "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "grammar-trees": 600,
+    "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "genia": 8000, "craft+genia": 8000, "grammar-trees": 600,
 }
 "symbols in the vocabulary, unless --vocab-size says otherwise"
-TREEBANKS = ("ptb", "ptb-sample", "craft", "grammar-trees")
+TREEBANKS = ("ptb", "ptb-sample", "craft", "genia", "craft+genia", "grammar-trees")
 CONFIGS = {"grammar": "tiny", "wmt14": "base", "files": "small", "multi30k": "small"}
 
 # %% ../../nbs/35_prepare.ipynb #9082e81b
@@ -105,7 +105,7 @@ def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_
 # %% ../../nbs/35_prepare.ipynb #631cb7ae
 def prepare(
     folder: Path, /, *,
-    corpus: Literal["files", "grammar", "multi30k", "wmt14", "ptb", "ptb-sample", "craft", "grammar-trees"] = "files",
+    corpus: Literal["files", "grammar", "multi30k", "wmt14", "ptb", "ptb-sample", "craft", "genia", "craft+genia", "grammar-trees"] = "files",
     source: Path | None = None, src: str | None = None, tgt: str | None = None, train: tuple[Path, ...] | None = None,
     dev: tuple[Path, ...] | None = None, test: tuple[Path, ...] | None = None, sources: Path | None = None,
     vocab_size: int | None = None, vocabulary: Literal["bpe", "word-pieces"] | None = None, holdout: int | None = None,
