@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer import batching, cli
 from annotated_transformer.batching import (ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines,
-                                            encoded_so_far, pad, padding_share)
+                                            encoded_so_far, pad, padded, padding_share)
 from annotated_transformer.corpora import Corpus, file_corpus
 from annotated_transformer.files import InputError
 from annotated_transformer.model import END, PAD, START
@@ -32,8 +32,8 @@ class Letters(Vocabulary):
     def __len__(self):
         return self.size
 
-    def encode_batch(self, lines):
-        return [[ord(c) - ord("a") + 4 for c in line] for line in lines]
+    def encode(self, text):
+        return [ord(c) - ord("a") + 4 for c in text]
 
 
 lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), max_size=120)
@@ -152,8 +152,8 @@ def test_lengths_and_padded_rows(tmp_path, longest, dtype):
     assert sequences.lengths(chunk=6).tolist() == [len(line) + 1 for line in lines] and sequences.lengths().dtype == dtype
     for indices in (np.array([0]), np.array([40]), rng.permutation(40), rng.permutation(40).astype(np.int32)):
         rows = [sequences[i].tolist() for i in indices]
-        assert sequences.padded(indices).tolist() == pad([np.array(row) for row in rows]).tolist()
-        assert sequences.padded(indices, START).tolist() == pad([np.array([START, *row]) for row in rows]).tolist()
+        assert padded(sequences, indices).tolist() == pad([np.array(row) for row in rows]).tolist()
+        assert padded(sequences, indices, START).tolist() == pad([np.array([START, *row]) for row in rows]).tolist()
 
 
 def test_pad():

@@ -33,12 +33,12 @@ LINES = 25  # a cell's, its directives not counted
 LONG = {
 <<<<<<< Updated upstream
     "00_paper", "10_attention", "11_feed_forward", "12_layers", "13_embedding", "14_model", "15_model_figures", "16_fast",
-    "22_vocabulary", "23_batching", "25_regularization", "26_runs", "27_training", "30_decoding",
+    "25_regularization", "26_runs", "27_training", "30_decoding",
     "31_scores", "32_translation", "33_export", "40_why_self_attention", "50_variations", "51_sweep",
     "52_verdicts", "53_search_settings", "60_attention_figures", "61_attention_heads",
     "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding",
 =======
-    "00_paper", "13_embedding", "14_model", "15_model_figures", "16_fast", "22_vocabulary", "23_batching", "25_regularization",
+    "00_paper", "13_embedding", "14_model", "15_model_figures", "16_fast", "25_regularization",
     "26_runs", "27_training", "30_decoding", "31_scores", "32_translation", "33_export", "40_why_self_attention", "50_variations",
     "51_sweep", "52_verdicts", "53_search_settings", "60_attention_figures", "61_attention_heads", "72_parsing",
     "73_parsing_runs", "90_results", "91_claims", "92_benchmark", "93_benchmark_decoding",
