@@ -26,13 +26,9 @@ class SharedEmbedding(nn.Module):
     def __init__(self, vocab_size: int, d_model: int, pad_id: int = 0):
         super().__init__()
         self.pad_id, self.scale = pad_id, math.sqrt(d_model)
-        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        self.reset_parameters()
-
-    @torch.no_grad()
-    def reset_parameters(self):
-        nn.init.normal_(self.weight, std=1 / self.scale)
-        self.weight[self.pad_id].zero_()
+        rows = torch.randn(vocab_size, d_model) / self.scale
+        rows[pad_id] = 0
+        self.weight = nn.Parameter(rows)
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         return F.embedding(ids, self.weight, self.pad_id) * self.scale
