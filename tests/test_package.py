@@ -200,7 +200,7 @@ def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
 
     def told() -> str:
         environment = {k: v for k, v in os.environ.items() if k != "ANNOTATED_REVISION"}
-        program = "from annotated_transformer.runs import revision; print(revision())"
+        program = "from annotated_transformer.records import revision; print(revision())"
         return subprocess.run([sys.executable, "-c", program], cwd=checkout, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
     shutil.copytree(ROOT / "annotated_transformer", checkout / "annotated_transformer", dirs_exist_ok=True)

@@ -18,8 +18,9 @@ from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.files import file_digest
 from annotated_transformer.runs import Run
 from annotated_transformer.model import Transformer, count_parameters
+from annotated_transformer.experiments.row_measurements import measure_step_time
 from annotated_transformer.experiments.sweep import Job, measurements, plan
-from annotated_transformer.translation import load
+from annotated_transformer.translation import SENTENCE, load
 from annotated_transformer.experiments.variations import ROWS, SCALES, scaled
 from annotated_transformer.experiments.verdicts import OPEN, UNCLEAR, compare_all, read_claims, variation_rows
 from annotated_transformer.tables import read_records
@@ -115,7 +116,7 @@ def test_sentences_add_up_to_the_record(killed):
     "BLEU, perplexity and accuracy of the record, from the sums of its sentences."
     for job in killed["jobs"]:
         record, lines = json.loads(job.record.read_text()), [line.split("\t") for line in job.sentences.read_text().splitlines()]
-        assert record["sentences"] == file_digest(job.sentences) and tuple(lines[0]) == sweep.SENTENCE and len(lines) == 1 + 12
+        assert record["sentences"] == file_digest(job.sentences) and tuple(lines[0]) == SENTENCE and len(lines) == 1 + 12
         sums = dict(zip(lines[0], (sum(map(float, column)) for column in zip(*lines[1:]))))
         bleu = BLEU.compute_bleu([sums[f"correct_{n}"] for n in (1, 2, 3, 4)], [sums[f"total_{n}"] for n in (1, 2, 3, 4)],
                                  int(sums["sys_len"]), int(sums["ref_len"]))
@@ -197,9 +198,10 @@ def test_what_is_wrong_is_said_in_one_line(data, tmp_path, capsys):
 
 
 def test_the_order_of_a_plan(data, tmp_path):
-    jobs = plan((), "tiny", None, data, tmp_path, tmp_path)
+    jobs = plan((), "tiny", (0, 1, 2), data, tmp_path, tmp_path)
     assert [(job.row, job.seed) for job in jobs[:4]] == [("base", 0), ("base", 1), ("base", 2), ("big", 0)]  # then the longest first
-    assert len(jobs) == len(ROWS) + 2 and [job.row for job in measurements(jobs)] == ["step_time", "positions"]
+    assert [job.seed for job in jobs[3:]] == [0] * (len(ROWS) - 1) + [1] * (len(ROWS) - 1) + [2] * (len(ROWS) - 1)
+    assert len(jobs) == 3 * len(ROWS) and [job.row for job in measurements(jobs)] == ["step_time", "positions"]
     assert not measurements([job for job in jobs if job.row != "base"])
     assert [job.seed for job in plan(("A1",), "tiny", (2, 1), data, tmp_path, tmp_path)] == [1, 2]
 
@@ -213,7 +215,7 @@ def test_rows_of_the_tiny_scale_can_be_built(row):
 
 def test_step_times_are_a_ratio_of_one_process(data, tmp_path):
     job = Job("step_time", 0, "tiny", data, tmp_path, tmp_path)
-    sweep.measure_step_time(job, rounds=2)
+    measure_step_time(job, rounds=2)
     record = json.loads(job.record.read_text())
     assert set(record["metrics"]) == {"step_seconds/base", "step_seconds/AOP1", "step_seconds/AOP2", "ratio/AOP1", "ratio/AOP2"}
     assert all(value > 0 for value in record["metrics"].values()) and "annotated-transformer sweep base AOP1 AOP2" in record["command"]
