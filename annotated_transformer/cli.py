@@ -56,8 +56,10 @@ def run_command(argv: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
     from annotated_transformer.fast import keep_memory
+    from annotated_transformer.records import this_process
 
     keep_memory()
+    this_process()  # the session begins
     function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name)
     call(function, options, f"annotated-transformer {name}")
 

@@ -18,13 +18,13 @@ import torch
 
 from ..batching import ParallelCorpus
 from ..corpora import Corpus
-from .sweep import NEEDED, POSITIONS, Job, alone, command_of, reference_losses, run_worker
+from .sweep import NEEDED, POSITIONS, Job, alone, command_of, run_worker
 from .variations import SCALES, scaled
 from ..model import Transformer
 from ..optimizer import adam
 from ..records import make_record, write_record
 from ..training import Objective, native_precision, share, training_device, update
-from ..translation import Translator, load
+from ..translation import Translator, load, reference_losses
 from ..vocabulary import load_vocabulary
 
 # %% ../../nbs/54_row_measurements.ipynb #cd007545

@@ -19,7 +19,7 @@ class Row(NamedTuple):
     model: TransformerConfig = BASE
     training: TrainingConfig = PAPER
 
-
+# %% ../../nbs/50_variations.ipynb #7745f39c
 ROWS = {
     "base": Row(),
     "A1": Row(replace(BASE, n_heads=1, d_k=512, d_v=512)),
@@ -53,25 +53,23 @@ class Scale(NamedTuple):
     "as `prepare --corpus` names it"
     divide: int
     training: TrainingConfig
-    pre_norm: bool = False
 
 
 SCALES = {
     "full": Scale("wmt14", 1, replace(PAPER, keep=1)),
-    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, rate=0.4, batch_tokens=2000, save_every=400, keep=1),
-                   pre_norm=True),
+    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, rate=0.4, batch_tokens=2000, save_every=400, keep=1)),
     "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, rate=0.5, batch_tokens=200, save_every=2, report_every=1,
                                         keep=1)),
 }
 
-
+# %% ../../nbs/50_variations.ipynb #5d5c3bce
 def scaled(row: str, scale: str, vocab_size: int, seed: int = 0) -> Row:
     "A row's model and training at a scale."
     (model, training), by = ROWS[row], SCALES[scale]
     widths = ("d_model", "d_ff", "d_k", "d_v", "parameter_heads", *(["n_p"] if model.parameter_heads else []))
     smaller = {name: getattr(model, name) // by.divide for name in widths}
     steps = training.steps if by.divide == 1 else by.training.steps
-    return Row(replace(model, vocab_size=vocab_size, pre_norm=by.pre_norm, **smaller),
+    return Row(replace(model, vocab_size=vocab_size, **smaller),
                replace(by.training, steps=steps, label_smoothing=training.label_smoothing, seed=seed))
 
 # %% ../../nbs/50_variations.ipynb #20dc96fe
