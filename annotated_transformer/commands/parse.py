@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .evaluate import recordable, write_record
+from .evaluate import recordable
 from .translate import answer_lines, check_lengths, opened
 from ..corpora import Corpus
 from ..files import InputError
 from ..options import say
 from ..parsing import ALPHA, BEAM, Parser, escape, load_parser, parse_corpus, source_line, tokenise
+from ..records import write_record
 from ..translation import check_search
 
 # %% ../../nbs/74_parse.ipynb #d52be33d
@@ -42,6 +43,7 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
     s = found.scores
     say(f"{corpus.set_name(split)}: {len(found.parses):,} sentences\n  F1          {s.f1:.2f}   (precision {s.precision:.2f}, recall {s.recall:.2f}; "
         f"COLLINS.prm)\n  all right   {s.complete:.2f}%\n  mended      {found.mended:.2f}%, outputs that were no trees")
+    run.add_evaluation(corpus.set_name(split), found.metrics(split), beam_size=beam_size, alpha=alpha)
     if record is not None:
         facts = run.record()
         write_record(record, facts | {"name": record.stem, "task": "parsing", "metrics": facts["metrics"] | found.metrics(split),

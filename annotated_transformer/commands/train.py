@@ -83,6 +83,7 @@ def train(
     minutes: float | None = None,
     device_tokens: int = 32_768,
     compile: bool = False,
+    abandon: str | None = None,
     **changes: TransformerConfig | TrainingConfig,
 ) -> None:
     """Train a model, or continue a run that was stopped.
@@ -100,7 +101,11 @@ def train(
         minutes: stop after so many minutes, leaving a run that continues
         device_tokens: an update of more positions a side and process is made in parts (less: less memory)
         compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
+        abandon: why the run is given up: it leaves a record that says so, and is not trained any further
     """
+    if abandon is not None:
+        Run.open(folder).abandon(abandon)
+        return say(f"{folder / 'record.json'} says why; copy it to nbs/results/{folder.resolve().name}.json to keep it")
     with process_group():
         run = opened(folder, data, config, changes)
         if train_run(run, data, minutes, device_tokens, compile):
