@@ -250,7 +250,8 @@ def lines_chart(layers: Sequence[View], heads: Sequence[int], title: str, pinned
     menu = alt.binding_select(options=list(range(1, len(layers) + 1)), name="layer ") if len(layers) > 1 else alt.Undefined
     chosen = alt.param(name=at.layer, value=len(layers), bind=menu)
     shown = alt.Chart(pd.concat(tables)).transform_filter(f"datum.l == {at.layer}").transform_filter(shown_heads(at)).transform_filter(pointed)
-    marks = [*link_marks(shown, at), *word_marks(at, "q", view.queries, [], pinned), *word_marks(at, "k", view.keys, view.special)]
+    marks = [*link_marks(shown, at), *word_marks(at, "q", view.queries, view.special if view.queries == view.keys else [], pinned),
+             *word_marks(at, "k", view.keys, view.special)]
     told = alt.TitleParams(title, subtitle=[
         f"Click a square: a head. Double click: it alone. Point at a word. Weights under {least:.3g} left out."] if number == 0 else [])
     return alt.layer(*marks, *swatch_marks(at)).add_params(chosen).properties(
@@ -352,7 +353,7 @@ def figure_5(translator: Translator, src: str = ITS, heads: Sequence[int] | None
     return show(alt.vconcat(*charts).resolve_scale(color="independent", stroke="independent"), name)
 
 # %% ../nbs/60_attention_figures.ipynb #7d8f9e48
-def picture(weights: np.ndarray, colour: str, side: int = 96) -> str:
+def picture(weights: np.ndarray, colour: str, side: int = 72) -> str:
     "[query, key] as a small PNG of about `side` pixels, its opacity the square root of the weight; a data URL."
     import base64
     from PIL import Image
