@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NEVER', 'length_penalty', 'plain_beam_search', 'Hypothesis', 'longest_outputs', 'forced_symbols', 'Constraint',
-           'choices', 'largest', 'write', 'to_hypothesis', 'greedy', 'sample', 'Tree', 'Beams', 'extend', 'search',
-           'grow', 'beam_search']
+           'choices', 'largest', 'Prefixes', 'start', 'write', 'to_hypothesis', 'greedy', 'sample', 'Tree', 'Beams',
+           'extend', 'search', 'grow', 'beam_search']
 
 # %% ../nbs/30_decoding.ipynb #578cbdbc
 import math
@@ -131,12 +131,39 @@ def largest(x: Float[Tensor, "*batch n"], k: int, block: int = 128) -> tuple[Flo
     values, index = values.topk(k)
     return values, places.gather(-1, index)
 
+# %% ../nbs/30_decoding.ipynb #3d4378bc
+class Prefixes:
+    "A search in progress with a model that keeps nothing: what `State` does, from whole prefixes."
+
+    def __init__(self, model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
+        self.model, (self.memory, self.mask) = model, model.encode(src.to(model.embedding.weight.device))
+        self.written: Int[Tensor, "sentence place length"] | None = None
+
+    def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
+        before = symbols.new_zeros(*symbols.shape, 0) if self.written is None else self.written
+        self.written = torch.cat((before, symbols[..., None]), 2)
+        memory, mask = (x.repeat_interleave(symbols.size(1), 0) for x in (self.memory, self.mask))
+        last = self.model.decode(self.written.flatten(0, 1), memory, mask)[:, -1]
+        return self.model.embedding.logits(last).unflatten(0, symbols.shape)
+
+    def follow(self, parent: Int[Tensor, "sentence place"]) -> None:
+        self.written = self.written.take_along_dim(parent[..., None], 1)
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        self.memory, self.mask, self.written = self.memory[rows], self.mask[rows], self.written[rows]
+
+
+def start(model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
+    "The beginning of a search in any model: by its own `start` where it has one."
+    model = fast(model)
+    return model.start(src) if hasattr(model, "start") else Prefixes(model, src)
+
 # %% ../nbs/30_decoding.ipynb #d5fccc4c
 @torch.inference_mode()
 def write(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor], Tensor], extra: int = 50,
           prefix: Sequence[Sequence[int]] | None = None) -> list[Hypothesis]:
     "Each sentence written to its end: `choose` makes of log-probabilities [sentence, vocab_size] the next symbols [sentence]."
-    state, device = fast(model).start(src), model.embedding.weight.device
+    state, device = start(model, src), model.embedding.weight.device
     limits = longest_outputs(model, src, extra).to(device)
     forced = forced_symbols(prefix, limits)
     symbols = torch.full((len(src), int(limits.max())), PAD, device=device)
@@ -280,7 +307,7 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], beam_size: int 
     if not 1 <= n_best <= beam_size or not alpha >= 0:
         raise ValueError(f"beam_size {beam_size}, n_best {n_best}, alpha {alpha}: a beam holds 1 or more and no fewer than the results "
                          "asked for, and alpha is 0 or more")
-    state, limits = fast(model).start(src), longest_outputs(model, src, extra).to(model.embedding.weight.device)
+    state, limits = start(model, src), longest_outputs(model, src, extra).to(model.embedding.weight.device)
     forced, beams, history = forced_symbols(prefix, limits), Beams(limits, beam_size, n_best, alpha), []
     rules = constraint.start(src) if constraint else None
     while len(rows := beams.undecided(early)):
