@@ -40,7 +40,7 @@ def value(cell: str) -> int | float | str | None:
         return float(cell)
     return cell or None
 
-
+# %% ../nbs/00_paper.ipynb #4d573234
 def table(n: int | str, filled: bool = False):
     """Table `n` (1 to 4, or "appendix") as a pandas DataFrame; an empty cell is `pd.NA`, whole numbers stay whole.
 
@@ -60,7 +60,7 @@ def table(n: int | str, filled: bool = False):
         frame[inherited] = frame[inherited].fillna(frame.iloc[0])
     return frame
 
-# %% ../nbs/00_paper.ipynb #903b2e8d
+# %% ../nbs/00_paper.ipynb #ace7c0b4
 def printed(n: int | str) -> tuple[list[list[str]], list[int]]:
     "The lines of a table as the page shows them, costs as powers of ten; and which of them have a rule above."
     body, shown, rules = lines(file_of(n))[1:], [], []
@@ -77,7 +77,7 @@ def labels(rows: list[str]) -> list[str]:
     groups = [f"({row[0]})" if re.fullmatch(r"[A-E]\d?", row) else row for row in rows]
     return [group if i == 0 or group != groups[i - 1] else "" for i, group in enumerate(groups)]
 
-
+# %% ../nbs/00_paper.ipynb #b019102f
 def as_printed(n: int | str) -> ResultTable:
     'Table `n` (1 to 4, or "appendix") as the page has it, for a notebook to show.'
     about = tomllib.loads((DATA / "captions.toml").read_text(encoding="utf-8"))[file_of(n)]

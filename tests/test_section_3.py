@@ -1,0 +1,61 @@
+"""The small experiments of section 3: their tasks can be solved, and only as their sentences say."""
+import json
+
+import pytest
+import torch
+
+from annotated_transformer.experiments import section_3
+from annotated_transformer.files import InputError
+from annotated_transformer.records import read_record
+
+
+def test_a_memory_answers_itself():
+    memory, values = section_3.memories(16)
+    symbols, stored = memory
+    assert (stored == values).all() and all(len(set(row.tolist())) == section_3.PAIRS for row in symbols)
+
+
+@pytest.mark.parametrize("kind", ["additive", "unscaled", "scaled"])
+def test_looking_up_is_solved_by_the_right_weights(kind):
+    "Queries equal to keys, far apart: every symbol finds its own value."
+    torch.manual_seed(0)
+    model = section_3.LookUp(kind, 256)
+    if kind == "additive":
+        assert section_3.learned(model, section_3.memories, 60, 0.01) > 3 / section_3.SYMBOLS  # learned, not written down
+        return
+    with torch.no_grad():
+        model.keys.copy_(model.queries * (1 if kind == "unscaled" else 16))
+        model.values.copy_(torch.eye(32))
+        model.answer.weight.copy_(torch.eye(32) * 10)
+    memory, values = section_3.memories(64)
+    assert (model(memory).argmax(-1) == values).float().mean() > 0.99
+
+
+def test_looking_back_asks_for_the_symbol_so_many_places_back():
+    "A model that copies from there, by construction, gives the answers that the task wants."
+    symbols = torch.arange(section_3.LENGTH)[None] % section_3.SYMBOLS
+    assert section_3.LookBack("learned")(symbols).shape == (1, section_3.LENGTH - section_3.BACK, section_3.SYMBOLS)
+    parameters = {name: p.requires_grad for name, p in section_3.LookBack("sinusoidal").named_parameters()}
+    assert not parameters["positions"] and section_3.LookBack("learned").positions.requires_grad
+
+
+def test_a_seed_decides_all():
+    torch.set_num_threads(1)
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        runs.append(section_3.learned(section_3.LookUp("scaled", 4), section_3.memories, 5))
+    assert runs[0] == runs[1]
+
+
+def test_records_are_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(section_3, "EXPERIMENTS", {"two": lambda seed: {"accuracy/x": 0.5 + seed}})
+    monkeypatch.setattr(section_3, "cost", lambda: {"seconds/additive": 1.0})
+    section_3.main(["--out", str(tmp_path), "--seeds", "2"])
+    assert {p.stem for p in tmp_path.glob("*.json")} == {"attention_compatibility", "two_seed0", "two_seed1"}
+    assert read_record(tmp_path / "two_seed1.json")["metrics"] == {"accuracy/x": 1.5}
+    text = (tmp_path / "two_seed1.json").read_text().replace("1.5", "1.6")
+    (tmp_path / "two_seed1.json").write_text(text)
+    assert json.loads(text)["metrics"]["accuracy/x"] == 1.6
+    with pytest.raises(InputError, match="two_seed1.json: changed after it was written"):
+        read_record(tmp_path / "two_seed1.json")
