@@ -39,7 +39,6 @@ LONG = {
     "17_section_3_measured",
     "25_regularization",
     "26_runs",
-    "27_training",
     "29_initialisation",
     "30_decoding",
     "31_scores",
@@ -56,10 +55,9 @@ LONG = {
     "91_claims",
     "92_benchmark",
     "93_benchmark_decoding",
-    "96_records",
     "99_tables",
 }
-CODE_FIRST = {"26_runs", "51_sweep"}
+CODE_FIRST = {"51_sweep"}
 WORKSHOP = "94"  # the modules of chapters from this number on may be imported everywhere
 # the first chapter shows the whole before its parts
 LOOKS_AHEAD = {"01_at_a_glance"}

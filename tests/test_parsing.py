@@ -22,7 +22,7 @@ from annotated_transformer.corpora import Corpus
 from annotated_transformer.files import InputError
 from annotated_transformer.model import END
 from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
-from annotated_transformer.runs import Run
+from annotated_transformer.runs import Run, remove_checkpoint
 from annotated_transformer.training import TrainingConfig, start_run, train
 from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
@@ -406,7 +406,7 @@ def test_going_on_from_another_run(made, tmp_path, treebanks):
     prepare_trees(corpus, load_vocabulary(made / "run"))
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
     for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
-        run.discard(path)
+        remove_checkpoint(path)
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
     assert run.load_checkpoint()[1]["progress"]["step"] == 8
     assert train(run) and run.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"

@@ -17,12 +17,15 @@ import numpy as np
 import psutil
 import pytest
 import torch
+import torch.nn.functional as F
 
 from annotated_transformer import training
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.fast import fast
 from annotated_transformer.files import InputError, file_digest, write_json
-from annotated_transformer.runs import Run
+from annotated_transformer.model import Transformer
+from annotated_transformer.runs import Run, check_checkpoint
 from annotated_transformer.training import TINY, Progress, TrainingConfig, divide, start_run, train, updates
 from annotated_transformer.vocabulary import BytePairVocabulary
 
@@ -137,7 +140,7 @@ def test_another_number_of_processes_goes_on(data, exact, tmp_path):
 @pytest.mark.parametrize("device_tokens", [1, 37, 10_000])
 def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens):
     "Over the processes' shares and parts, an epoch's sentences are all of the corpus; an update's, those of one process alone."
-    corpus, config = ParallelCorpus(data, "train"), replace(TRAINING, batch_tokens=150)
+    corpus, config = ParallelCorpus(data, "train"), replace(TRAINING, batch_tokens=150, steps=10**6)
     monkeypatch.setattr(training, "processes", lambda: processes)
     seen = []
     for place, indices in updates(corpus, config, Progress()):
@@ -160,6 +163,31 @@ def test_divide_makes_few_parts(data):
     corpus = ParallelCorpus(data, "train")
     assert len(divide(corpus, np.arange(50), 10**6)) == 1
     assert [len(part) for part in divide(corpus, np.arange(5), 1)] == [1] * 5
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("device_tokens", [1, 60, 10_000])
+def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device_tokens):
+    "Plain gradient descent in place of Adam, which hides a wrong divisor; the gradient, by PyTorch's own loss on one whole batch."
+    corpus, indices = ParallelCorpus(data, "train"), np.arange(30)
+    torch.manual_seed(0)
+    model = Transformer(replace(SHAPE, dropout=0.0)).double()
+    batch = corpus.batch(indices)
+    tgt, target = batch.tgt[:, :-1], batch.tgt[:, 1:]
+    spread = smoothing * 300 / 299  # over all symbols, where the authors spread over the others
+    loss = F.cross_entropy(model(batch.src, tgt).flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=spread)
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    before = [p.detach().clone() for p in model.parameters()]
+
+    config = replace(TRAINING, rate=0.5, warmup_steps=1)
+    parts = training.share(corpus, indices, device_tokens)
+    tokens = int(corpus.tgt_lengths[indices].sum())
+    assert tokens == int((target != 0).sum()) and len(parts) > (device_tokens < 100)
+    total = training.update(training.Objective(fast(model), smoothing), torch.optim.SGD(model.parameters(), lr=0.0), parts, tokens, config, 4)
+    rate = 0.5 * SHAPE.d_model**-0.5 * 4**-0.5
+    torch.testing.assert_close(float(total) / tokens, loss.item(), rtol=1e-9, atol=0)
+    for p, was, gradient in zip(model.parameters(), before, gradients, strict=True):
+        torch.testing.assert_close((was - p) / rate, gradient, rtol=1e-6, atol=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------- killed
@@ -205,7 +233,7 @@ def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> N
             run_so_far = max((m["step"] for m in run.metrics()), default=0)
             kill_at(process, run, step if step > run_so_far else 0, rng.uniform(0, 0.03))
         for at, path in run.checkpoints():
-            run.check(path)  # whatever has a checkpoint's name is whole
+            check_checkpoint(path)  # whatever has a checkpoint's name is whole
     end(start(run.folder, processes))
 
 
