@@ -20,16 +20,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
-
 from .files import InputError, file_digest, read_json, write_json, writing
 from .model import Transformer, TransformerConfig
-from annotated_transformer.records import (
-    add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings, run_program, write_record,
-)
+from .records import add_line, begin_sitting, mark_sitting, now, origin, read_lines, read_sittings
+from .records import make_record, read_record, run_program, write_record
 from .vocabulary import Vocabulary, load_vocabulary
 
 # %% ../nbs/26_runs.ipynb #2faae916
@@ -338,11 +332,11 @@ class Run(Journal, Store):
         "Within the block nobody else trains this run. Raises InputError where somebody does already."
         with open(self.folder / ".lock", "a") as file:
             try:
-                if fcntl:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                import fcntl
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(f"{self.folder}: another process is training this run: wait for it, or stop it") from None
-            except OSError:  # a file system without locks
+            except (ImportError, OSError):  # Windows, or a file system without locks
                 pass
             yield
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SMALL', 'TINY', 'PAPER', 'PRESETS', 'TrainingConfig', 'Objective', 'update', 'divide', 'share', 'updates', 'loop',
-           'Sitting', 'sit_down', 'check_sitting', 'train', 'build', 'training_config', 'open_data', 'measure_together',
-           'tell', 'save', 'restore', 'candidates', 'choose_average', 'finish', 'check_training', 'facts_of',
-           'start_run']
+           'Sitting', 'sit_down', 'what_goes_wrong', 'check_sitting', 'train', 'build', 'training_config', 'open_data',
+           'measure_together', 'tell', 'save', 'restore', 'candidates', 'choose_average', 'finish', 'check_training',
+           'facts_of', 'start_run']
 
 # %% ../nbs/27_training.ipynb #02ce6659
 import contextlib
@@ -198,6 +198,19 @@ def sit_down(run: Run, data: str | Path | None, minutes: float | None, compile: 
     return Sitting(run, config, corpus, dev, objective, optimizer, progress, Report(sums), clock)
 
 # %% ../nbs/27_training.ipynb #0f22005d
+@contextlib.contextmanager
+def what_goes_wrong(run: Run) -> Iterator[None]:
+    "Within the block, a number that ceased to be one and a disk's errors become an InputError of one line."
+    try:
+        yield
+    except NotFinite as error:
+        sentences = None if error.sentences is None else error.sentences.tolist()
+        raise run.note_not_finite(str(error), asdict(error.place), sentences, write=rank() == 0) from None
+    except OSError as error:
+        raise InputError(f"{error.filename or run.folder}: {error.strerror or error}: the checkpoints written before are whole; "
+                         f"mend this, then continue with `annotated-transformer train {run.folder}`") from error
+
+
 def check_sitting(run: Run, minutes: float | None, device_tokens: int, compile: bool) -> None:
     "Raises InputError where an option of `train` cannot be, or the run was given up."
     if device_tokens < 1 or (minutes is not None and not minutes > 0):
@@ -219,7 +232,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     """
     check_sitting(run, minutes, device_tokens, compile)
     with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext():
-        try:
+        with what_goes_wrong(run):
             sitting = sit_down(run, data, minutes, compile)
             if sitting.progress.step == sitting.config.steps and run.finished():
                 return True
@@ -229,12 +242,6 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
             if rank() == 0:
                 finish(sitting)
             return sitting.progress.step == sitting.config.steps
-        except NotFinite as error:
-            sentences = None if error.sentences is None else error.sentences.tolist()
-            raise run.note_not_finite(str(error), asdict(error.place), sentences, write=rank() == 0) from None
-        except OSError as error:
-            raise InputError(f"{error.filename or run.folder}: {error.strerror or error}: the checkpoints written before are whole; "
-                             f"mend this, then continue with `annotated-transformer train {run.folder}`") from error
 
 # %% ../nbs/27_training.ipynb #8f2294c7
 def build(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from annotated_transformer import cli, records
+from annotated_transformer import cli, options, records
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.files import InputError, file_digest
@@ -54,37 +54,43 @@ class Parsed(BaseException):
 
 def parses(command: str) -> bool:
     "Whether today's programs understand a command with all of its options. Nothing of it is done."
-    words = [word for word in shlex.split(command)]
+    words = shlex.split(command)
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # variables of the environment
         words.pop(0)
-    if words[:1] == ["annotated-transformer"]:
-        main, options = cli.main, words[1:]
-    elif words[:2] == ["python", "-m"] and words[2].startswith("annotated_transformer."):
-        try:
-            main, options = importlib.import_module(words[2]).main, words[3:]
-        except (ImportError, AttributeError):
+    if words[:1] == ["annotated-transformer"] and len(words) > 1:
+        if words[1] not in cli.COMMANDS:
             return False
-    else:
-        return words[:1] == ["python"] and (ROOT / words[1]).is_file()
+        function = getattr(importlib.import_module(f"annotated_transformer.{cli.COMMANDS[words[1]]}"), words[1])
+        try:
+            options.call(functools.wraps(function)(lambda *args, **kwargs: None), words[2:], words[1])
+            return True
+        except InputError:
+            return False
+    if words[:2] == ["python", "-m"] and words[2].startswith("annotated_transformer."):
+        return parses_program(words[2], words[3:])
+    return words[:1] == ["python"] and (ROOT / words[1]).is_file()
 
-    understand = tyro.cli
 
-    def only_understand(f, *args, **kwargs):
-        understand(f if inspect.isclass(f) else stand_in(f), *args, **kwargs)
-        raise Parsed
-
-    def stand_in(f):
-        return functools.wraps(f)(lambda *args, **kwargs: None)
+def parses_program(module: str, argv: list[str]) -> bool:
+    "The same of `python -m MODULE`."
+    def only_understand(reader):
+        def read(f, *args, **kwargs):
+            reader(f if inspect.isclass(f) else functools.wraps(f)(lambda *args, **kwargs: None), *args, **kwargs)
+            raise Parsed
+        return read
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tyro, "cli", only_understand)
+        patch.setattr(tyro, "cli", only_understand(tyro.cli))
+        patch.setattr(options, "call", only_understand(options.call))
         try:
-            main(options)
+            importlib.import_module(module).main(argv)
         except Parsed:
             return True
+        except (ImportError, AttributeError):
+            return False
         except SystemExit as end:
             return end.code in (0, None)
-    raise AssertionError(f"{command}: was not read by tyro.cli, so that it may have been done")
+    raise AssertionError(f"{module}: its options were not read, so that it may have been run")
 
 
 def faults(record: dict) -> list[str]:
