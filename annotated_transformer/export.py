@@ -50,7 +50,7 @@ def set_linear(place, weights: list[Tensor], biases: list[Tensor | None]) -> Non
 def set_norm(place, norm: nn.LayerNorm) -> None:
     place.gamma, place.beta = numbers(norm.weight), numbers(norm.bias)
 
-
+# %% ../nbs/33_export.ipynb #4a2e5ce9
 def set_attention(place, attention: MultiHeadAttention, norm: nn.LayerNorm) -> None:
     "Self-attention has two linear layers there (queries, keys and values; output), attention to the source three."
     n_heads, projections = attention.n_heads, (attention.query, attention.key, attention.value)
@@ -65,7 +65,7 @@ def set_attention(place, attention: MultiHeadAttention, norm: nn.LayerNorm) -> N
     place.queries_scale = d_k**-0.5
     set_norm(place.layer_norm, norm)
 
-
+# %% ../nbs/33_export.ipynb #c94099e9
 def set_layer(place, layer: nn.Module) -> None:
     "An encoder's or a decoder's layer."
     set_attention(place.self_attention, layer.self_attention, layer.residuals[0].norm)
@@ -131,6 +131,7 @@ cut = lambda line: vocabulary.encode(line, add_special_tokens=False).tokens
 join = lambda symbols: "".join(s.removeprefix("##") for s in symbols).replace("\\u2581", " ").strip()""",
 }
 
+# %% ../nbs/33_export.ipynb #7d2ad27f
 PAGE = """# A translation model for CTranslate2
 Made by annotated-transformer's `export` from {run}. To translate with it, in this folder, after
 `pip install ctranslate2 {library}`:
