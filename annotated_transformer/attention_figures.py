@@ -153,8 +153,7 @@ class Layout:
         self.font, self.block = min(13, self.column - 2), 6 if len(heads) <= 8 else 3
         above, below = (min(220, 8 + 0.58 * self.font * max(map(len, words))) for words in (view.queries, view.keys))
         blocks = self.block * len(heads)
-        self.queries = 44 + above, 44  # foot and head of the upper words, beneath the swatches
-        self.query_blocks = self.queries[0] + 5
+        self.queries, self.query_blocks = (44 + above, 44), 49 + above  # foot and head of the upper words, beneath the swatches
         self.lines = self.query_blocks + blocks + 3, self.query_blocks + blocks + 203
         self.key_blocks = self.lines[1] + 4
         self.keys = self.key_blocks + blocks + 5, self.key_blocks + blocks + 5 + below  # head and foot of the lower words
@@ -364,7 +363,7 @@ def picture(weights: np.ndarray, colour: str, side: int = 72) -> str:
     image.putalpha(Image.fromarray(alpha))
     return "data:image/png;base64," + base64.b64encode(packed(image)).decode()
 
-
+# %% ../nbs/60_attention_figures.ipynb #41d8239a
 def overview(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", joined: bool = False,
              name: str | None = None) -> Shown:
     "Every head of every layer of a stack as a small map: rows are queries, columns keys. Arguments are those of `head_view`."

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['MODULES', 'FUNCTIONS', 'KINDS', 'Ran', 'Functions', 'watch', 'Step', 'attention_name', 'step_of', 'joined', 'trace',
-           'Drawing', 'plus', 'arrowheads', 'mixed', 'box_marks', 'chart', 'look', 'Column', 'draw_model', 'figure_1',
-           'Parts', 'said', 'parts_of', 'draw_attention', 'draw_heads', 'figure_2']
+           'Drawing', 'plus', 'arrowheads', 'mixed', 'frame_marks', 'box_marks', 'chart', 'look', 'Column',
+           'put_positions', 'put', 'put_layer', 'draw_model', 'figure_1', 'Parts', 'said', 'parts_of', 'draw_attention',
+           'draw_heads', 'figure_2']
 
 # %% ../nbs/15_model_figures.ipynb #a15721c1
 import itertools
@@ -93,7 +94,7 @@ MODULES = {SharedEmbedding: ("embedding", "embedding"), SinusoidalPositions: ("S
            ParameterAttention: ("Parameter attention", "feed-forward"), nn.LayerNorm: ("Norm", "norm")}
 FUNCTIONS = {"add": ("Add", "norm"), "linear": ("Linear", "embedding"), "softmax": ("Softmax", "softmax")}
 
-
+# %% ../nbs/15_model_figures.ipynb #139417b0
 def attention_name(given: tuple) -> str:
     "Which of its three uses an attention was called for (section 3.2.3), by what it was given."
     query, key, _, mask = given
@@ -192,6 +193,14 @@ def mixed(colour: str, share: float) -> str:
     return "#" + "".join(f"{round(share * int(colour[i : i + 2], 16) + (1 - share) * 0xF4):02x}" for i in (1, 3, 5))
 
 
+def frame_marks(frames: list, edges: dict) -> list:
+    "The dashed frames around layers, if there are any."
+    import altair as alt
+    import pandas as pd
+    table = pd.DataFrame(frames, columns=["left", "low", "right", "top"])
+    return [alt.Chart(table).mark_rect(fill="#8881", stroke=GREY, strokeDash=[4, 3], cornerRadius=8).encode(**edges)] if frames else []
+
+
 def box_marks(boxes, edges: dict, centres: dict) -> list:
     "The boxes (a table) and what stands in them."
     import altair as alt
@@ -212,15 +221,13 @@ def chart(drawing: Drawing, unit: float = 40, title: str = ""):
     boxes, words = pd.DataFrame(drawing.boxes), pd.DataFrame(drawing.words, columns=["x", "y", "word"])
     heads = pd.DataFrame(arrowheads(drawing.wires, unit), columns=["x", "y", "angle"])
     circles = pd.DataFrame(drawing.circles, columns=["x", "y"])
-    frames = pd.DataFrame(drawing.frames, columns=["left", "low", "right", "top"])
     everywhere = pd.concat([lines, words.assign(x=words.x - 0.5), words.assign(x=words.x + 0.5), boxes.rename(columns={"right": "x"})])
     wide, high = ([everywhere[side].min() - 0.3, everywhere[side].max() + 0.3] for side in ("x", "y"))
     x, y = ({"scale": alt.Scale(domain=span, nice=False, zero=False), "axis": None} for span in (wide, high))
     at = {"x": alt.X("x:Q", **x), "y": alt.Y("y:Q", **y)}
     edges = {"x": alt.X("left:Q", **x), "y": alt.Y("low:Q", **y), "x2": "right", "y2": "top"}
     centres = {"x": alt.X("middle:Q", **x), "y": alt.Y("centre:Q", **y)}
-    framed = [alt.Chart(frames).mark_rect(fill="#8881", stroke=GREY, strokeDash=[4, 3], cornerRadius=8).encode(**edges)]
-    marks = [*framed * bool(drawing.frames),
+    marks = [*frame_marks(drawing.frames, edges),
              alt.Chart(circles).mark_point(color=GREY, size=520, strokeWidth=1.3, fill="white", opacity=1).encode(**at),
              alt.Chart(lines).mark_line(color=GREY, strokeWidth=1.3).encode(**at, order="order:Q", detail="line:N"),
              *box_marks(boxes, edges, centres),
@@ -235,55 +242,69 @@ def look(part: Step | list) -> list:
     "What a layer looks like: all of its boxes but their names. Layers that look alike are drawn once."
     return list(part) if isinstance(part, Step) else [[step[:2] + step[3:] for step in residual] for residual in part]
 
-
-class Column:
-    "The encoder (`side` -1, what goes around it on its left) or the decoder (1), drawn upwards from `top` = 0."
-
-    def __init__(self, drawing: Drawing, left: float, side: int):
-        self.drawing, self.left, self.middle, self.side = drawing, left, left + 0.75, side
-        self.around = self.middle + 0.9 * side
-        self.top, self.entries = 0.0, []  # the heights at which the encoder's output enters
-
-    def put(self, step: Step):
-        "One more box on top, or a plus with what it adds, with the arrows that enter it."
-        middle, below = self.middle, self.top
-        if step.kind == "position":
-            self.drawing.wire((middle, below), (middle, below + 0.38))
-            plus(self.drawing, middle, below + 0.65, middle + 0.75 * self.side, wave=step.text == "Sinusoids")
-            text = step.text.lower() + f" \u00b7 {step.parameters:,}" * bool(step.parameters)
-            self.drawing.word(middle + (0.95 + 0.032 * len(text)) * self.side, below + 0.65, text)
-            self.top += 0.92
-            return
-        low = below + (0.8 if step.kind == "attention" else 0.4)
-        if step.text == "Cross-attention":
-            self.entries.append(low)
-            self.drawing.wire((middle, below), (middle, low - 0.5), (middle + 0.5, low - 0.5), (middle + 0.5, low))
-        else:
-            fork = (-0.5, 0, 0.5) if step.kind == "attention" else (0,)  # queries, keys and values
-            for x in fork:
-                turn = [(middle, low - 0.35), (middle + x, low - 0.35)] if x else []
-                self.drawing.wire((middle, below), *turn, (middle + x, low))
-        text = f"{step.text} \u00b7 {step.parameters:,}" if step.parameters else step.text
-        self.drawing.box(self.left, low, text, step.kind, module=step.module, parameters=step.parameters, width_of_output=step.width)
-        self.top = low + 0.75
-
-    def layer(self, layer: list, n: int):
-        "A layer in its frame, with a wire around each of its sub-layers into the sum; `n` such layers there are."
-        bottom, self.top = self.top + 0.25, self.top + 0.35
-        self.drawing.stub((self.middle, bottom - 0.25), (self.middle, self.top))
-        for residual in layer:
-            start = self.top + 0.12
-            for step in residual:
-                self.put(step)
-                if step.text.startswith("Add"):
-                    centre = self.top - 0.375
-                    self.drawing.wire((self.middle, start), (self.around, start), (self.around, centre), (self.middle + 0.75 * self.side, centre))
-        self.top += 0.2
-        self.drawing.frames.append((self.left - 0.25, bottom, self.left + 1.75, self.top))
-        self.drawing.word(self.middle + 1.25 * self.side, (bottom + self.top) / 2, f"{n} \u00d7")
-        self.drawing.stub((self.middle, self.top - 0.2), (self.middle, self.top))
-
 # %% ../nbs/15_model_figures.ipynb #4cd05967
+@dataclass
+class Column:
+    "The encoder (`side` -1: what goes around it is on its left) or the decoder (1), drawn upwards from `top` = 0."
+
+    drawing: Drawing
+    left: float
+    side: int
+    top: float = 0.0
+    entries: list[float] = field(default_factory=list)
+    "the heights of the boxes that the encoder's output enters"
+
+    @property
+    def middle(self) -> float:
+        return self.left + 0.75
+
+
+def put_positions(column: Column, step: Step):
+    "A plus on top of the column, and beside it what it adds."
+    y, middle = column.top, column.middle
+    column.drawing.wire((middle, y), (middle, y + 0.38))
+    plus(column.drawing, middle, y + 0.65, middle + 0.75 * column.side, wave=step.text == "Sinusoids")
+    text = step.text.lower() + f" \u00b7 {step.parameters:,}" * bool(step.parameters)
+    column.drawing.word(middle + (0.95 + 0.032 * len(text)) * column.side, y + 0.65, text)
+    column.top += 0.92
+
+# %% ../nbs/15_model_figures.ipynb #a9380d27
+def put(column: Column, step: Step):
+    "A box on top of the column, with the arrows that enter it: three for an attention (queries, keys and values), else one."
+    if step.kind == "position":
+        return put_positions(column, step)
+    drawing, middle, below = column.drawing, column.middle, column.top
+    low = below + (0.8 if step.kind == "attention" else 0.4)
+    if step.text == "Cross-attention":  # queries alone
+        column.entries.append(low)
+        drawing.wire((middle, below), (middle, low - 0.5), (middle + 0.5, low - 0.5), (middle + 0.5, low))
+    else:
+        for x in (-0.5, 0, 0.5) if step.kind == "attention" else (0,):
+            turn = [(middle, low - 0.35), (middle + x, low - 0.35)] if x else []
+            drawing.wire((middle, below), *turn, (middle + x, low))
+    text = f"{step.text} \u00b7 {step.parameters:,}" if step.parameters else step.text
+    drawing.box(column.left, low, text, step.kind, module=step.module, parameters=step.parameters, width_of_output=step.width)
+    column.top = low + 0.75
+
+# %% ../nbs/15_model_figures.ipynb #62b01eb4
+def put_layer(column: Column, layer: list, n: int):
+    "A layer in its frame, with a wire around each of its sub-layers into the sum; `n` such layers there are."
+    drawing, middle, side, bottom = column.drawing, column.middle, column.side, column.top + 0.25
+    drawing.stub((middle, column.top), (middle, column.top + 0.35))
+    column.top += 0.35
+    for residual in layer:
+        start = column.top + 0.12
+        for step in residual:
+            put(column, step)
+            if step.text.startswith("Add"):
+                centre, around = column.top - 0.375, middle + 0.9 * side
+                drawing.wire((middle, start), (around, start), (around, centre), (middle + 0.75 * side, centre))
+    drawing.stub((middle, column.top), (middle, column.top + 0.2))
+    column.top += 0.2
+    drawing.frames.append((column.left - 0.25, bottom, column.left + 1.75, column.top))
+    drawing.word(middle + 1.25 * side, (bottom + column.top) / 2, f"{n} \u00d7")
+
+# %% ../nbs/15_model_figures.ipynb #4b7b1b22
 def draw_model(model: Transformer) -> Drawing:
     "Figure 1 as a drawing."
     drawing = Drawing()
@@ -294,9 +315,9 @@ def draw_model(model: Transformer) -> Drawing:
         for part, alike in itertools.groupby(side, key=look):
             parts = list(alike)
             if isinstance(parts[0], Step):
-                column.put(parts[0])
+                put(column, parts[0])
             else:
-                column.layer(parts[0], len(parts))
+                put_layer(column, parts[0], len(parts))
     trunk = (encoder.middle + decoder.middle) / 2
     for low in decoder.entries:  # the encoder's output: keys and values
         for x in (-0.5, 0):
@@ -306,7 +327,7 @@ def draw_model(model: Transformer) -> Drawing:
     drawing.word(decoder.middle, decoder.top + 0.65, "probabilities of the next symbol")
     return drawing
 
-
+# %% ../nbs/15_model_figures.ipynb #d245fe2d
 def figure_1(model: Transformer, name: str | None = None) -> Shown:
     """The paper's Figure 1, of this model: its parts in the order in which they run, each with its number of parameters.
 
@@ -334,7 +355,7 @@ def said(ran: Ran, steps: list[str]) -> str | None:
         return "0 where nothing may be seen" if "SoftMax" in steps else "Mask"
     return {"matmul": "MatMul", "softmax": "SoftMax"}.get(ran.name)
 
-
+# %% ../nbs/15_model_figures.ipynb #c747666c
 def parts_of(module: MultiHeadAttention, masked: bool) -> Parts:
     "The parts of a multi-head attention, in the order in which they run."
     x, mask = torch.zeros(1, 2, module.query.in_features), torch.ones(1, 1, 2, 2, dtype=torch.bool) if masked else None

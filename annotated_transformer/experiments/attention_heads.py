@@ -47,7 +47,7 @@ class Words(NamedTuple):
     group: list[int]
     "the word of each piece, counted from 0; the end symbol's is the number of words"
 
-
+# %% ../../nbs/61_attention_heads.ipynb #365465d5
 def split_words(vocabulary: Vocabulary, text: str) -> Words:
     "`text` in words and pieces. What stands between two spaces is one word where its pieces do not fit its parts."
     words, ids, group = [], [], []
@@ -112,7 +112,7 @@ class Sentence(NamedTuple):
     tgt: Words
     links: dict[str, list[Link]]
 
-
+# %% ../../nbs/61_attention_heads.ipynb #bb07439c
 def grammar_sentences(vocabulary: Vocabulary, n: int, seed: int = 7) -> list[Sentence]:
     """`n` pairs of the grammar, as long as those of its training text (4 to 20 words), with their links.
 
@@ -370,7 +370,7 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     return make_record(f"heads_{trained_on['name']}", "heads", data=facts, config=translator.run.config["model"], seed=seed,
                        seconds=time.perf_counter() - began, metrics=metrics)
 
-
+# %% ../../nbs/61_attention_heads.ipynb #9ee141cd
 def text_set(translator: Translator, corpus: Corpus, split: str, n: int, seed: int) -> tuple[list[Sentence], dict]:
     "`n` pairs of a split, drawn at random, and where they come from. Raises InputError where the languages are not the run's."
     trained_on = translator.run.config["data"]

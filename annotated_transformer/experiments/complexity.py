@@ -296,8 +296,7 @@ class PeakBytes(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.live = self.peak = self.largest = 0
-        self.known: set[int] = set()
+        self.live, self.peak, self.largest, self.known = 0, 0, 0, set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
