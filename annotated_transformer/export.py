@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CUTTING', 'PAGE', 'filled', 'numbers', 'set_linear', 'set_norm', 'set_attention', 'set_layer', 'specification',
-           'symbols_of', 'export_run', 'export']
+           'set_symbols', 'symbols_of', 'export_run', 'export']
 
 # %% ../nbs/33_export.ipynb #d1d0df02
 from importlib.util import find_spec
@@ -85,8 +85,7 @@ def specification(model: Transformer, symbols: list[str], positions: int):
 
     c = model.config
     if c.parameter_heads:
-        raise InputError(f"parameter_heads {c.parameter_heads}: CTranslate2 has no attention over parameters; a model with "
-                         "feed-forward networks can be exported")
+        raise InputError(f"parameter_heads {c.parameter_heads}: CTranslate2 has no attention over parameters: export a model without")
     spec = TransformerSpec.from_config(c.n_layers, c.n_heads, pre_norm=c.pre_norm)
     table = sinusoids(positions, c.d_model) if c.positions == "sinusoidal" else model.positions.table
     for place, layers, norm in ((spec.encoder, model.encoder, model.encoder_norm), (spec.decoder, model.decoder, model.decoder_norm)):
@@ -100,12 +99,17 @@ def specification(model: Transformer, symbols: list[str], positions: int):
     for place in (spec.encoder.embeddings[0], spec.decoder.embeddings, spec.decoder.projection):
         place.weight = numbers(model.embedding.weight)
     spec.decoder.projection.bias = numbers(never)
+    set_symbols(spec, symbols)
+    return spec
+
+# %% ../nbs/33_export.ipynb #0c167f8f
+def set_symbols(spec, symbols: list[str]) -> None:
+    "The vocabulary, and which of its symbols are special."
     spec.register_source_vocabulary(symbols)
     spec.register_target_vocabulary(symbols)
     spec.config.add_source_eos, spec.config.layer_norm_epsilon = True, EPSILON
     spec.config.unk_token, spec.config.eos_token = SPECIALS[UNKNOWN], SPECIALS[END]
     spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[START]
-    return spec
 
 # %% ../nbs/33_export.ipynb #5dc08715
 def symbols_of(vocabulary: Vocabulary) -> list[str]:

@@ -77,27 +77,25 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
 # %% ../../nbs/53_search_settings.ipynb #c199a742
 def measure_settings(folder: Path, out: Path, data: Path | None = None, sentences: int = 1000) -> dict:
     """Measure every setting on the development set of a finished run, and write the record `settings_RUN.json` to the folder `out`.
-
-    Raises InputError for a run that is not finished, data that are not its own, or a number of sentences below 1.
-    """
+    Raises InputError for a run that is not finished, data that are not its own, or a number of sentences below 1."""
     if sentences < 1:
         raise InputError(f"sentences {sentences}: give 1 or more")
     run = Run.open(folder)
     if not run.finished():
         raise InputError(f"{folder}: not trained to its end: continue with `annotated-transformer train {folder}`")
     src, references = development_set(run, data, sentences)
-    path = out / f"settings_{run.folder.resolve().name}.json"
+    path, sittings = out / f"settings_{run.folder.resolve().name}.json", []
     of = {"weights": run.record()["metrics"]["steps"], "sentences": len(src), **{k: run.config[k] for k in ("model", "training")}}
     record = read_json(path) if path.exists() else {}
-    sittings = record.get("sittings", [])
-    if record.get("config") != of or record.get("data") != run.config["data"] or is_older(record):
-        sittings = []
+    if record.get("config") == of and record.get("data") == run.config["data"] and not is_older(record):
+        sittings = record.get("sittings", [])
+    else:
         record = make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0, metrics={"points": []})
     out.mkdir(parents=True, exist_ok=True)
-    begun, before = time.monotonic(), record["seconds"]
+    begun = time.monotonic() - record["seconds"]
     for point in points(run, src, references, record["metrics"]["points"]):
         record["metrics"]["points"].append(point)
-        record["seconds"] = round(before + time.monotonic() - begun, 1)
+        record["seconds"] = round(time.monotonic() - begun, 1)
         write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         print(" ".join(f"{name} {point[name]}" for name in VARIED) + f": {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
     return read_json(path)
