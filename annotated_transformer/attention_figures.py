@@ -142,7 +142,7 @@ def strengths(view: View, drawn: dict[str, list], pinned: int | None) -> np.ndar
 COLOURS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"]
 INK, MUTED = "#111111", "#9a9a9a"  # words, and symbols that are none
 
-
+# %% ../nbs/60_attention_figures.ipynb #8bd085d2
 class Layout:
     "Where the parts of a chart stand: down in pixels, across in words counted from 0; `number` tells charts shown together apart."
 

@@ -152,7 +152,7 @@ class Prefixes:
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         self.memory, self.mask, self.written = self.memory[rows], self.mask[rows], self.written[rows]
 
-
+# %% ../nbs/30_decoding.ipynb #0adfe03b
 def start(model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
     "The beginning of a search in any model: by its own `start` where it has one."
     model = fast(model)
@@ -181,7 +181,7 @@ def write(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable
             state.keep(rows)
     return [to_hypothesis(ids[ids != PAD], log) for ids, log in zip(symbols.cpu().numpy(), logs.cpu().numpy())]
 
-
+# %% ../nbs/30_decoding.ipynb #7206bde5
 def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hypothesis:
     "The hypothesis of these symbols and log-probabilities."
     logs = logs[: len(ids)].tolist()
@@ -199,7 +199,7 @@ def greedy(
     """
     return write(model, src, lambda logs: logs.argmax(-1), extra, prefix)
 
-
+# %% ../nbs/30_decoding.ipynb #40b6a746
 def sample(
     model: Transformer,
     src: Int[Tensor, "batch src"],
@@ -287,7 +287,7 @@ class Beams:
         for name in ("sentence", "limits", "kindest", "symbol", "total", "best", "free"):
             setattr(self, name, getattr(self, name)[rows])
 
-
+# %% ../nbs/30_decoding.ipynb #64924d66
 def extend(logs: Float[Tensor, "sentence place vocab_size"], total: Float[Tensor, "sentence place"], beam_size: int
            ) -> tuple[Int[Tensor, "sentence beam"], Int[Tensor, "sentence beam"], Float[Tensor, "sentence beam"]]:
     "The likeliest beginnings after this step: their newest symbols, the places they came from, their log-probabilities."
@@ -334,7 +334,7 @@ def grow(history: list[tuple[Tensor, ...]], sentences: int, beam_size: int) -> T
             array[step, rows.cpu().numpy()] = part.cpu().numpy()
     return tree
 
-
+# %% ../nbs/30_decoding.ipynb #9af230eb
 def beam_search(
     model: Transformer,
     src: Int[Tensor, "batch src"],

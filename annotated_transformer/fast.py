@@ -49,7 +49,7 @@ class Packed(NamedTuple):
         batch, length = self.mask.size(0), self.mask.size(3)
         return x.new_zeros(batch * length, x.size(1)).index_copy(0, self.places, x).unflatten(0, (batch, length))
 
-
+# %% ../nbs/16_fast.ipynb #5db12beb
 def packed(ids: Int[Tensor, "batch length"], device: torch.device) -> Packed:
     "The tokens of `ids` on `device`. Ids on the host keep the processor from waiting for the device."
     places = (ids != PAD).flatten().nonzero()[:, 0]
@@ -145,7 +145,7 @@ class Dropout16(torch.autograd.Function):
         (keep,) = ctx.saved_tensors
         return (grad * keep).mul_(ctx.scale), None
 
-
+# %% ../nbs/16_fast.ipynb #6fcbdc53
 def drop(x: Tensor, module: nn.Dropout) -> Tensor:
     "What `module` does to x; on the processor from 16-bit numbers."
     if not module.training or module.p == 0:
@@ -195,7 +195,7 @@ def keys_values(module: MultiHeadAttention, memory: Float[Tensor, "tokens d_mode
     "The heads' keys [batch, head, key, d_k] and values [batch, head, key, d_v] of packed vectors."
     return tuple(split_heads(module, there.unpack(project(part, memory))) for part in (module.key, module.value))
 
-
+# %% ../nbs/16_fast.ipynb #e0a73630
 def attend_packed(module: MultiHeadAttention, x: Float[Tensor, "tokens d_model"], at: Packed, memory: Float[Tensor, "keys d_model"],
                   there: Packed, mask: Bool[Tensor, "batch 1 #query key"]) -> Float[Tensor, "tokens d_model"]:
     "`MultiHeadAttention` from packed queries to packed keys and values."
@@ -258,7 +258,7 @@ class FastTransformer(Transformer):
         "What a search holds on to: see `State`."
         return State(self, packed(src, self.embedding.weight.device))
 
-
+# %% ../nbs/16_fast.ipynb #1b4b8306
 def fast(model: nn.Module) -> nn.Module:
     "A plain `Transformer` with its fast arithmetic, sharing everything; any other model as it is."
     if type(model) is not Transformer:
@@ -318,7 +318,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         (d_hidden, d_weight), ctx.gradients = ctx.gradients, None  # handed over, so that no copy is made of them
         return d_hidden.mul_(grad), d_weight.mul_(grad), None, None
 
-
+# %% ../nbs/16_fast.ipynb #419772f4
 def linear_cross_entropy(hidden: Float[Tensor, "tokens d_model"], weight: Float[Tensor, "vocab_size d_model"],
                          target: Int[Tensor, " tokens"], eps: float = 0.1) -> Float[Tensor, ""]:
     "The label-smoothed loss of the logits hidden weight^T, summed in float64, without ever holding all of them. Differentiable once."

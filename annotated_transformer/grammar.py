@@ -117,7 +117,7 @@ def conditions() -> dict[str, list[tuple]]:
         "offer": [("-", "-", "-")] + [(t, "-", t) for t in TOPICS] + object_taken,
     }
 
-
+# %% ../nbs/20_grammar.ipynb #399ee01b
 @lru_cache(1)
 def grammar() -> Grammar:
     "The grammar of this chapter (a second or two, once)."

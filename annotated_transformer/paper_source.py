@@ -57,7 +57,7 @@ def _decode(data: bytes) -> str:
     except UnicodeDecodeError:
         return data.decode("latin-1").replace("\r\n", "\n").replace("\0", "")
 
-
+# %% ../nbs/02_paper_source.ipynb #b147bbe3
 def _line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
@@ -81,7 +81,7 @@ def _load(path: Path) -> tuple[dict[str, str], str | None]:
         raise PaperUnavailable(f"{path}: cannot be read ({error.strerror or _line(error)}); "
                                "name an archive, a folder or a .tex file") from error
 
-
+# %% ../nbs/02_paper_source.ipynb #8218585a
 def _fetch() -> dict[str, str]:
     "The copy that arXiv gives, put into the cache."
     cache, request = cache_path(), urllib.request.Request(URL, headers={"User-Agent": "annotated-transformer"})
@@ -147,7 +147,7 @@ def _closing(text: str, at: int) -> int:
             return m.end()
     return len(text)
 
-
+# %% ../nbs/02_paper_source.ipynb #800ebe3d
 def _parts(text: str, labels: dict[str, str], numbered: bool = True) -> list[tuple[int, str | None, str, str]]:
     "(level, number, title, text up to the next heading) for each heading; `labels` is filled with what each label stands for."
     counts, kinds, letters, current, begin = [0, 0, 0], {"equation": 0, "table": 0, "figure": 0}, False, "", 0
@@ -192,7 +192,7 @@ _SIMPLE = [(r"\\cite\w*\*?\s*(?:\[[^\]]*\])*\{([^}]*)\}", r"[\1]"),
            (r"\\item\b\s*", "\n- "), (r"\\\\(?:\[[^\]]*\])?", "  \n"), (r"(?<!\\)~", " "), (r"``|''", '"'), (r"\\([&%#])", r"\1"),
            (r"(?<!-)---(?!-)", "—"), (r"(?<!-)--(?!-)", "–"), (r"(?<![\w\]}\\])\{([^{}]*)\}", r"\1"), (r"(?m)^[ \t]+", "")]
 
-
+# %% ../nbs/02_paper_source.ipynb #4a38ba25
 def _markdown(text: str, labels: dict[str, str]) -> str:
     kept = []
 
@@ -249,7 +249,7 @@ class Section(str):
     def _repr_markdown_(self) -> str:
         return str(self)
 
-
+# %% ../nbs/02_paper_source.ipynb #423d1714
 def section(number: str | float, source: str | Path | None = None) -> Section | None:
     """The original wording of a section (with its subsections) from the reader's own copy of the paper's LaTeX source.
 

@@ -72,7 +72,7 @@ def quality(nats: float, right: int, tokens: int) -> Quality:
     "`Quality` from the sums of `quality_sums`."
     return Quality(math.exp(min(nats / max(tokens, 1), 700)), right / max(tokens, 1), int(tokens))
 
-
+# %% ../nbs/25_regularization.ipynb #789d2c3d
 def measure(model: nn.Module, batches: Iterable[Batch]) -> Quality:
     "`Quality` of `model` on `batches`, each token given the true ones before it. The model is left in the mode it was in."
     return quality(*quality_sums(model, batches))

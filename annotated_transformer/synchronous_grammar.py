@@ -60,7 +60,7 @@ def call(text: str) -> Call:
     category, _, features = text.rstrip("]").partition("[")
     return Call(category, tuple(filter(None, features.split(","))))
 
-
+# %% ../nbs/97_synchronous_grammar.ipynb #24902ab5
 def parse_rule(line: str) -> Rule:
     "A line of a table of rules."
     weight, left, english, german, conditions, binds = (column.strip() for column in line.split("|"))
@@ -101,7 +101,7 @@ def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict, bound: d
         if all(new.setdefault(values[i], found[i]) == found[i] for i in free):
             yield from solve(goals[1:], known, index, new)
 
-
+# %% ../nbs/97_synchronous_grammar.ipynb #93bc13df
 class Instance(NamedTuple):
     "A rule filled in: its number, its children's atoms, and the child whose head a later pronoun can take up."
     rule: Rule

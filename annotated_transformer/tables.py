@@ -31,7 +31,7 @@ def results_folder() -> Path:
             return folder / "results"
     raise InputError("no nbs/results here: go to the top of the checkout, or name the folder of the records")
 
-
+# %% ../nbs/99_tables.ipynb #3103b766
 def read_records(folder: str | Path | None = None) -> dict[str, dict]:
     "All records of a folder, by name. Raises InputError for a file that is none, or that was changed after it was written."
     from annotated_transformer.records import read_record
@@ -99,7 +99,7 @@ LATEX = Notation({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\
                  r"\href{{{1}}}{{{0}}}", r"\textbf{{{0}}}", r"${0}_{{\mathrm{{{1}}}}}$")
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-
+# %% ../nbs/99_tables.ipynb #a5414fae
 def power(x: float) -> str:
     "3.3e18 as 3.3·10¹⁸."
     digits, exponent = f"{x:.1e}".split("e")
@@ -124,7 +124,7 @@ def heading(text: str, notation: Notation) -> str:
 # %% ../nbs/99_tables.ipynb #0b1057d2
 EDGE = "1px solid #888888"
 
-
+# %% ../nbs/99_tables.ipynb #540e264e
 @dataclass
 class ResultTable:
     """Lines of texts with a name and a caption; a notebook shows it. A column is named, or named within a group: ("BLEU", "paper").
@@ -226,7 +226,7 @@ def to_markdown(table: ResultTable, folder: str = "results") -> str:
     lines = [f"**{table.name}**: {written(table.caption, MARKDOWN)}", "", text]
     return "\n".join(lines + (["", "What fills the missing cells:", "", *fill] if fill else [])) + "\n"
 
-
+# %% ../nbs/99_tables.ipynb #30fa4064
 def to_latex(table: ResultTable, folder: str = "results") -> str:
     "`table` as LaTeX, for a document that loads array, booktabs, hyperref and longtable. Long texts wrap, long tables go over pages."
     widths = [max(map(len, column)) for column in zip(*table.lines)]

@@ -74,7 +74,7 @@ def ours(config: TransformerConfig, batch: Batch, autocast: bool, compile: bool)
     tokens = int((batch.tgt[:, 1:] != PAD).sum())
     return lambda: update(objective, optimizer, [(batch, 1.0)], tokens, TrainingConfig(), 1)
 
-
+# %% ../../nbs/92_benchmark.ipynb #e5426dbb
 class TorchPeer(nn.Module):
     "torch.nn.Transformer with tied embeddings, sinusoids and a projection to the vocabulary; in the paper's sizes."
 
@@ -119,7 +119,7 @@ def marian(c: TransformerConfig) -> nn.Module:
 
 PEERS: dict[str, Callable[[TransformerConfig], nn.Module]] = {"torch.nn.Transformer": TorchPeer, "Marian": marian}
 
-
+# %% ../../nbs/92_benchmark.ipynb #77e85b34
 def peer_step(model: nn.Module, batch: Batch, autocast: bool, compile: bool) -> Callable[[], Tensor]:
     "A step of a peer: PyTorch's cross entropy with its own label smoothing, fused Adam, as its users write it."
     device = training_device()
@@ -149,7 +149,7 @@ def peak_bytes() -> int | None:
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
     return None
 
-
+# %% ../../nbs/92_benchmark.ipynb #93363b33
 def measure_step(what: dict) -> dict:
     "Seconds a step and peak memory of one contestant: the work of a process of its own. `what` has the keys of `plan`'s entries."
     if what["keep_memory"]:
@@ -229,7 +229,7 @@ def write_records(out: Path, records: list[dict]) -> None:
     for record in records:
         write_record(out / f"{record['name']}.json", record)
 
-
+# %% ../../nbs/92_benchmark.ipynb #1b0324d8
 def record_of(what: dict, results: list[dict], limit: float, device: str) -> dict:
     "The result record of one line of the plan."
     seconds, batch = median(r["seconds"] for r in results), make_batch(*what["batch"])
@@ -276,7 +276,7 @@ def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
         raise InputError(f"{folder}: stopped; the same command continues it")
     return run
 
-
+# %% ../../nbs/92_benchmark.ipynb #b08c0fd7
 def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 5) -> dict:
     "A record: the seconds of training that `small` needs to reach `target` sacreBLEU on the development set of `data`."
     from annotated_transformer.corpora import Corpus

@@ -52,7 +52,7 @@ def endless_model(config: TransformerConfig = BASE) -> Transformer:
         model.embedding.weight[END].zero_()
     return model
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #bafa795d
 def ours(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[list[int]]]:
     "This package."
     model, extra = endless_model().to(src.device), steps - src.size(1)
@@ -75,7 +75,7 @@ def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[l
 
     return decode
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #537996a6
 def ctranslate2_engine(beam_size: int, src: Tensor, steps: int, quantization: str = "float32") -> Callable[[], list[list[int]]]:
     "CTranslate2's `Translator` with the weights of `ours`."
     import ctranslate2
@@ -100,7 +100,7 @@ def ctranslate2_engine(beam_size: int, src: Tensor, steps: int, quantization: st
     decode.folder = folder  # it is deleted with the function
     return decode
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #95dd0db5
 CONTESTANTS: dict[str, tuple[str, Callable]] = {"ours": ("torch", ours), "Hugging Face": ("transformers", hugging_face),
                                                 "CTranslate2": ("ctranslate2", ctranslate2_engine)}
 
@@ -126,7 +126,7 @@ def plan(repeats: int) -> list[dict]:
     return [{"contestant": name, "sentences": sentences, "beam_size": beam_size, "steps": STEPS, "repeats": repeats}
             for sentences in (1, 16) for beam_size in (4, 1) for name in CONTESTANTS]
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #c80102a2
 def in_process(what: dict) -> dict:
     "`measure_decoding` in a process of its own. Raises InputError with its last line where it fails."
     command = [sys.executable, "-m", "annotated_transformer.experiments.benchmark_decoding", "--one", json.dumps(what)]
@@ -161,7 +161,7 @@ def record_of(what: dict, results: list[dict]) -> dict:
     return make_record(name, "benchmark", data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY}, config=what, seed=0,
                        seconds=sum(r["seconds"] for r in results) * what["repeats"], metrics=metrics)
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #e4648afd
 def table(records: list[dict]) -> str:
     "The records as lines of text, each with the ratio of our seconds to its own."
     lines = [f"{'':14} {'sentences':>9} {'beam':>4} {'seconds':>8} {'ours / it':>9} {'peak':>9}"]
@@ -193,7 +193,7 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
         found.append([b - a for a, b in zip(at, at[1:])])
     return [median(times) for times in zip(*found)]
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #345324e8
 def steps_record(rounds: int = 5, steps: int = 256) -> dict:
     "A record: the seconds of each step, sixteen sentences, beam 4."
     seconds = seconds_of_steps(16, 4, steps, rounds)
@@ -223,7 +223,7 @@ def memory_rate(device: torch.device) -> float:
         best = min(best, time.perf_counter() - begun)
     return 2 * a.numel() * 4 / best
 
-
+# %% ../../nbs/93_benchmark_decoding.ipynb #6f82da6e
 def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, half: bool = True) -> dict:
     "A record: sentences a second with `batch` at a time, the share of the memory's rate reached, peak memory."
     config = replace(BIG if model == "big" else BASE, vocab_size=VOCABULARY)

@@ -48,7 +48,7 @@ def matching(records: dict[str, dict], pattern: str) -> list[dict]:
         return found
     raise Unmeasured(pattern)
 
-
+# %% ../../nbs/91_claims.ipynb #9ef8c3fc
 def number_at(record: dict, path: str) -> float:
     "The number at a path such as `metrics.f1/test`. Raises Unmeasured where there is none."
     for key in path.split("."):
@@ -137,7 +137,7 @@ def above(summary: dict, measure: str, margin: float) -> tuple[int, int, int]:
     controls = [max(best, x) for x in flat("shuffled")] if m["shuffled"] else [best] * len(trained)
     return sum(x > margin for x in flat("margin_low")), sum(x - c > margin for x, c in zip(trained, controls)), len(trained)
 
-
+# %% ../../nbs/91_claims.ipynb #9da0d188
 def doing_heads(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `heads`: in every model a `share` of the heads (or a `count` of them) does one of the measures."
     verdicts, lines, used = [], [], []
@@ -155,7 +155,7 @@ def doing_heads(claim: dict, records: dict[str, dict]) -> Found:
         raise Unmeasured("heads")
     return Found(verdicts[0] if len(set(verdicts)) == 1 else UNCLEAR, "; ".join(lines), tuple(used))
 
-
+# %% ../../nbs/91_claims.ipynb #eb98209b
 def different_tasks(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `tasks`: in every model so many measures are each done, by a `margin` over both controls, by a head of its own."
     verdicts, lines, used = [], [], []
@@ -207,7 +207,7 @@ def told(found: Sequence[Comparison]) -> str:
     count = ", ".join(f"{sum(f.verdict == v for f in found)} {v}" for v in (HOLDS, FAILS, UNCLEAR) if any(f.verdict == v for f in found))
     return f"of {len(found)} pairs {count}; the least: {one(min(found, key=lambda f: f.margin))}"
 
-
+# %% ../../nbs/91_claims.ipynb #a5410332
 def judge_rows(claims: Sequence[dict], records: dict[str, dict], folder: Path) -> dict[tuple[str, str], Found]:
     "Claims on pairs of rows, by name and measure; those that lack a record are left out."
     found = {}
@@ -218,7 +218,7 @@ def judge_rows(claims: Sequence[dict], records: dict[str, dict], folder: Path) -
             found[name, measure] = Found(combined([f.verdict for f in group]), told(group), used, measure)
     return found
 
-
+# %% ../../nbs/91_claims.ipynb #8f717987
 def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path | None = None) -> dict[str, list[Found]]:
     "The verdicts on all claims: by name, one for each measure."
     by_rows = [claim for claim in claims if claim["judge"] in ("better", "same")]
@@ -247,7 +247,7 @@ def section_key(section: str) -> tuple:
     order = {"a": (0,) if first == "abstract" else (99,), "F": (4, 9), "T": (6, 1, 9) if first == "Table 2" else (6, 2, 9)}
     return tuple(int(n) for n in numbers_[0].rstrip(".").split(".")) if numbers_ else order[first[0]]
 
-
+# %% ../../nbs/91_claims.ipynb #c1c32759
 def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records: dict[str, dict] | None = None) -> ResultTable:
     "All claims with their verdicts, in the paper's order."
     known, lines, rules, chapter = finished(read_records()) if records is None else records, [], [], None
@@ -284,7 +284,7 @@ def changes_table() -> ResultTable:
     lines = [(str(c["date"]), c["claim"], c["was"], c["now"], c["why"]) for c in read_claims()["change"]]
     return ResultTable("Changed rules", "after their data existed", ["date", "claim", "was", "now", "why"], lines)
 
-
+# %% ../../nbs/91_claims.ipynb #d14f9426
 def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.claims`."
     def claims(out: Path = Path("figures/tables"), records: Path | None = None) -> None:

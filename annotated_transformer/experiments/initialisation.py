@@ -65,7 +65,7 @@ def measure_trial(model: Transformer, dev: ParallelCorpus, step: int) -> dict:
     model.train()
     return line
 
-
+# %% ../../nbs/29_initialisation.ipynb #f3c58854
 def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layers: int = 6, steps: int = 2000, warmup_steps: int = 400,
           rate: float = 0.4, float32: bool = False, every: int = 250, out: Path = Path("nbs/results")) -> None:
     """Train the small base model from one start and write the record `initialisation_...json` of its curve.

@@ -90,7 +90,7 @@ def fills(record: str) -> str:
     "The command that would write a record which the paper's compute would take, from the file of claims."
     return next(claim["command"] for claim in read_claims()["claim"] if claim.get("records") == [record])
 
-
+# %% ../../nbs/90_results.ipynb #6dda1846
 def on_wmt(records: dict[str, dict], size: str, tgt: str) -> Cell:
     "BLEU of our own run of the paper's model on its data, by the paper's recipe."
     if record := records.get(f"wmt14_{size}_{tgt}"):
@@ -141,7 +141,7 @@ def trained_flops(record: dict) -> float:
         return metric(record, "flops")
     return cost_by_count(TransformerConfig(**record["config"]["model"]), metric(record, "tokens_per_second") * record["seconds"])
 
-
+# %% ../../nbs/90_results.ipynb #08733682
 def by_time(records: dict[str, dict], record: dict) -> Cell:
     "A run's cost as the paper estimates it: its time, and the fastest product measured on such a machine."
     known = [r for r in records.values() if r["hardware"] == record["hardware"] and "limit_flops_per_second" in r["metrics"]]
@@ -188,7 +188,7 @@ def measured(records: dict[str, dict], row: str, scale: str) -> tuple[Cell, Cell
     return (averaged(found, 2, "perplexity"), averaged(found, 1, "sacrebleu/dev"),
             cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
 
-
+# %% ../../nbs/90_results.ipynb #783e5384
 def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
     "What our runs at a scale have in common; `divided` names the columns that are smaller than printed."
     runs = [r for name, r in records.items() if re.fullmatch(rf"variation_{scale}_\w+_seed\d+", name)]
@@ -212,7 +212,7 @@ def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
              f"{at_scale(records, scale, 'widths')}. Counted: the paper's sizes with 37,000 symbols")
     return ResultTable("Table 3", about, columns, lines, rules)
 
-
+# %% ../../nbs/90_results.ipynb #d8912ae9
 def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), lines = paper.printed("appendix"), []
@@ -240,7 +240,7 @@ def parser_cell(records: dict[str, dict], setting: str) -> Cell:
     name = PARSING[setting]
     return cell(f"{metric(records[name], 'f1/test'):.1f}", records[name]) if name in records else missing(fills(name))
 
-
+# %% ../../nbs/90_results.ipynb #9724584f
 def table_4(records: dict[str, dict]) -> ResultTable:
     "Table 4, and below it our parsers, and what they are held against, on other treebanks."
     (printed, rules), lines = paper.printed(4), []
@@ -285,7 +285,7 @@ def write_tables(tables: dict[str, ResultTable], out: str | Path, records: str |
                 file.write(text)
     return written
 
-
+# %% ../../nbs/90_results.ipynb #5f14aef5
 def main(argv: Iterable[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.results`."
     def results(out: Path = Path("figures/tables"), records: Path | None = None) -> None:

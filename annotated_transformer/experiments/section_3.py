@@ -60,7 +60,7 @@ def memories(batch: int = 8) -> tuple[Tensor, Tensor]:
     symbols, values = torch.rand(batch, SYMBOLS).argsort(-1)[:, :PAIRS], torch.randint(SYMBOLS, (batch, PAIRS))
     return torch.stack([symbols, values]), values
 
-
+# %% ../../nbs/17_section_3_measured.ipynb #4cd746a2
 def compatibility(seed: int) -> dict[str, float]:
     "Accuracy of three attention functions, with small and with large keys."
     metrics = {}
@@ -87,7 +87,7 @@ class TwoThings(nn.Module):
         keys, stored = self.keys(symbols.gather(1, order)), self.values(values.gather(1, order))
         return self.answer(self.attention(query, keys, stored)).unflatten(-1, (2, SYMBOLS))[:, 0]
 
-
+# %% ../../nbs/17_section_3_measured.ipynb #f54e77e1
 def two_things(seed: int) -> dict[str, float]:
     "Accuracy of one head and of eight."
     def batch() -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ class LookBack(nn.Module):
         x = self.symbols(symbols) + self.positions
         return self.answer(self.attention(x, x, x))[:, BACK:]
 
-
+# %% ../../nbs/17_section_3_measured.ipynb #d28c4aa0
 def looking_back(seed: int) -> dict[str, float]:
     "Accuracy with sinusoids and with learned positions."
     def batch() -> tuple[Tensor, Tensor]:
@@ -155,7 +155,7 @@ def cost(length: int = 256, d_k: int = 64, rounds: int = 7) -> dict[str, float]:
 # %% ../../nbs/17_section_3_measured.ipynb #0135ed92
 EXPERIMENTS = {"attention_compatibility": compatibility, "heads_two_things": two_things, "relative_positions": looking_back}
 
-
+# %% ../../nbs/17_section_3_measured.ipynb #bd99adb3
 def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.section_3`."
     def section_3(out: Path = Path("nbs/results"), seeds: int = 5) -> None:
@@ -180,6 +180,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     run_program(section_3, "section_3", argv)
 
-
+# %% ../../nbs/17_section_3_measured.ipynb #e6f98f5e
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
     main()
