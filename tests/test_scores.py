@@ -280,8 +280,8 @@ def wmt(tmp_path):
 
 
 def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
-    "newstest2013 to develop with; both sizes of newstest2014, each under a name of its own."
-    for split, name, n in (("dev", "newstest2013", 8), (None, "newstest2014_full", 8), ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
+    "newstest2013 to develop with, unless told otherwise; both sizes of newstest2014, each under a name of its own."
+    for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8), ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
         out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record", tmp_path / "kept.json").out
         assert f"{name}: {n} sentences" in out and "per word piece" in out and "per word\n" in out
     kept = json.loads((tmp_path / "kept.json").read_text())
