@@ -302,14 +302,15 @@ class LinearCrossEntropy(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         exact = weight.dtype if dtype.itemsize < 4 else dtype  # of the softmax
         h, W, rows = hidden.to(dtype), weight.to(dtype), rows_at_once(hidden.device, len(weight))
-        loss, d_hidden, d_weight = hidden.new_zeros((), dtype=torch.float64), torch.empty_like(hidden), torch.zeros_like(weight)
+        loss, d_hidden, d_weight = hidden.new_zeros((), dtype=torch.float64), torch.empty_like(hidden), None
         with torch.autocast(device, enabled=False):
             for part in (slice(i, i + rows) for i in range(0, len(target), rows)):
                 found, gradient = loss_and_gradient(product(h[part], W).to(exact), target[part], eps)
                 loss, gradient = loss + found, gradient.to(dtype)
                 d_hidden[part] = product(gradient, W.t())
-                d_weight += product(gradient.t(), h[part].t())
-        ctx.gradients = d_hidden, d_weight
+                share = product(gradient.t(), h[part].t()).to(weight.dtype)
+                d_weight = share if d_weight is None else d_weight.add_(share)
+        ctx.gradients = d_hidden, torch.zeros_like(weight) if d_weight is None else d_weight
         return loss
 
     @staticmethod
