@@ -114,7 +114,7 @@ class Progress:
     seconds: float = 0.0
     "of training so far, over all sittings"
 
-
+# %% ../nbs/19_processes.ipynb #93d57669
 class Done(NamedTuple):
     "An update that was made."
 

@@ -50,7 +50,7 @@ def counted(metric, translations: Sequence[str], references: Sequence[str], samp
     mean, half = told.get("confidence_mean"), told.get("confidence_var")
     return Score(found.score, signature, None if half is None else (mean - half, mean + half))
 
-
+# %% ../nbs/31_scores.ipynb #ae67585b
 def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0) -> Score:
     "BLEU as sacreBLEU counts it (13a tokens, case counts)."
     from sacrebleu.metrics import BLEU
@@ -134,7 +134,7 @@ def paper_tokens(line: str, language: str = "de", compounds: bool = True) -> str
     tokens = moses_tokens(replace_unicode_punctuation(line), language)
     return split_compounds(tokens) if compounds else tokens
 
-
+# %% ../nbs/31_scores.ipynb #c77db26e
 def paper_bleu(
     translations: Sequence[str], references: Sequence[str], language: str = "de", compounds: bool | None = None,
     samples: int = 0,

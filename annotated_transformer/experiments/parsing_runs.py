@@ -109,6 +109,8 @@ EXPERIMENTS = {
                                     tags=False, vocabulary=16_000),
 }
 BASELINES = ["baselines_craft", "baselines_craft_genia", "baselines_ptb_sample"]
+
+# %% ../../nbs/73_parsing_runs.ipynb #52a1ec7a
 ON_TWO_CORES = [name for name in EXPERIMENTS if name != "craft_paper_model"] + BASELINES
 
 # %% ../../nbs/73_parsing_runs.ipynb #8421c969

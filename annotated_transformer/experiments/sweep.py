@@ -25,9 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
-
 import torch
-
 from ..corpora import Corpus
 from .variations import ROWS, SCALES, Row, scaled, work
 from ..files import InputError, file_digest, read_json
@@ -35,6 +33,8 @@ from ..fast import keep_memory
 from ..options import say
 from ..records import command_line, make_record, write_record
 from ..runs import Run
+
+# %% ../../nbs/51_sweep.ipynb #a6b31d17
 from ..training import start_run, stop_signals, train
 from ..translation import evaluate, load, write_sentences
 from ..vocabulary import load_vocabulary
@@ -49,7 +49,7 @@ except ImportError:  # not on Windows
 NEEDED = {"step_time": ("base", "AOP1", "AOP2"), "positions": ("base", "E")}  # the rows of a measurement
 POSITIONS = {"base": "sinusoidal", "E": "learned"}
 
-
+# %% ../../nbs/51_sweep.ipynb #dcd266f9
 @dataclass(frozen=True)
 class Job:
     "A row to train with a seed, or a measurement of several rows: `row` is then a name of `NEEDED`."
@@ -114,7 +114,7 @@ def begun_run(job: Job) -> Run:
     shutil.rmtree(job.run, ignore_errors=True)  # killed while it was being made
     return start_run(job.run, job.data, model, training)
 
-
+# %% ../../nbs/51_sweep.ipynb #870a0ca7
 def train_row(job: Job) -> None:
     "Train, translate the development set, write the record. Ends the process where it was asked to stop."
     run = begun_run(job)
@@ -229,7 +229,7 @@ def plan(rows: Sequence[str], scale: str, seeds: Sequence[int], data: Path, fold
             check_same(job.record, read_json(job.record)["config"], job.wanted())
     return sorted(jobs, key=lambda job: (job.row != "base", job.seed, -work(job.wanted())))
 
-
+# %% ../../nbs/51_sweep.ipynb #32634103
 def check_data(scale: str, data: Path) -> None:
     "Raises InputError where `data` does not hold the scale's corpus."
     name = SCALES[scale].corpus
@@ -352,7 +352,7 @@ def carry_out(planned: list[Job], at_once: int, until: float) -> None:
     if failed:
         raise SystemExit(1)
 
-
+# %% ../../nbs/51_sweep.ipynb #9d93acd8
 def runs_of(job: Job) -> bool:
     "Whether the run directories that a measurement needs are in the job's folder; records from elsewhere come without."
     return all((replace(job, row=row).run / "averaged.safetensors").exists() for row in NEEDED[job.row])

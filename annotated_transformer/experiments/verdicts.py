@@ -74,7 +74,7 @@ def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, 
             found[row] = dict(sorted(runs.items()))
     return found
 
-
+# %% ../../nbs/52_verdicts.ipynb #3f9efd5f
 def qualities(rows: dict[str, dict[int, dict]], measure: str) -> dict[str, dict[int, float]]:
     "The same as numbers; rows that lack the measure are left out."
     found = {row: {seed: quality(r, measure) for seed, r in of.items()} for row, of in rows.items()}
@@ -100,7 +100,7 @@ def t_probability(t: float, freedom: int) -> float:
     theta, area = t_areas(freedom)
     return 1 - float(np.interp(math.atan(abs(t) / math.sqrt(freedom)), theta, area))
 
-
+# %% ../../nbs/52_verdicts.ipynb #5157d8ff
 def seed_noise(values: Mapping[str, Mapping[int, float]]) -> tuple[float, int]:
     "Standard deviation between seeds over rows of `values` (row, seed), and its degrees of freedom (0: no row has two seeds)."
     several = [of for of in values.values() if len(of) > 1]
@@ -131,7 +131,7 @@ def read_sentences(record: dict, folder: Path) -> np.ndarray | None:
         raise InputError(f"{path}: not the file that {record['name']}.json names: take both from the same run")
     return np.loadtxt(path, skiprows=1, delimiter="\t")
 
-
+# %% ../../nbs/52_verdicts.ipynb #7f3e6706
 def sentence_interval(pairs: Sequence[tuple[np.ndarray, np.ndarray]], measure: str, samples: int = 1000) -> tuple[float, float]:
     "The interval of the margin over draws of sentences; `pairs` are the sums of the worse and the better row, a pair a seed."
     of = {"BLEU": bleu_of, "perplexity": lambda x: -100 * x[..., 10] / x[..., 11], "accuracy": lambda x: 100 * x[..., 12] / x[..., 11]}
@@ -163,7 +163,7 @@ class Comparison(NamedTuple):
     records: tuple[str, ...] = ()
     verdict: str = OPEN
 
-
+# %% ../../nbs/52_verdicts.ipynb #494dc9ee
 def compare_rows(
     rows: dict[str, dict[int, dict]], measure: str, worse: str, better: str, within: float | None = None, family: int = 1
 ) -> Comparison:
@@ -187,7 +187,7 @@ def compare_rows(
     return Comparison(worse, better, measure, margin, margin - half, margin + half, t_probability(effect / error, freedom),
                       (t_quantile(freedom, 1 - 0.05 / family) + t_quantile(freedom, 0.6)) * error, within is not None, records=names)
 
-
+# %% ../../nbs/52_verdicts.ipynb #1edff6c8
 def adjusted(ps: Sequence[float]) -> list[float]:
     "Holm's correction; NaN counts as 1."
     order = sorted(range(len(ps)), key=lambda i: math.inf if math.isnan(ps[i]) else ps[i])
