@@ -10,7 +10,6 @@ __all__ = ['PAD', 'UNKNOWN', 'START', 'END', 'BASE', 'BIG', 'BIG_EN_FR', 'Transf
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 

@@ -83,12 +83,21 @@ def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
     assert len(kept) == 3 and all(len(h.ids) > 48 for h in found[0])  # steps 16, 32, 48: there was something to forget
 
 
-def test_a_long_search_keeps_few_keys(monkeypatch):
+def test_a_long_search_forgets_its_dead_branches(monkeypatch):
+    "Every sixteenth step leaves at least three keys of four that some beginning still descends from."
     model, src, known = model_of(1, ends=False), sources([5], 1), []
-    step = State.step
-    monkeypatch.setattr(State, "step", lambda state, symbols: (step(state, symbols), known.append(state.length))[0])
+    follow = State.follow
+
+    def watched(state, parent):
+        follow(state, parent)
+        if state.position % 16 == 0:
+            alive = state.ancestors[:, 0, :, : state.length].any(1).sum(1).max()
+            known.append((state.length, int(alive)))
+
+    monkeypatch.setattr(State, "follow", watched)
     beam_search(model, src, beam_size=8, extra=200, early=False)
-    assert len(known) == 205 and max(known) < 0.75 * (1 + 8 * 204), "the dead branches of 205 steps were kept"
+    assert len(known) == 12 and all(alive > 0.75 * length for length, alive in known)
+    assert known[-1][0] < 1 + 8 * 191, "no key was dropped in 192 steps"
 
 
 @few

@@ -6,7 +6,6 @@
 __all__ = ['Start', 'draw', 'likeness', 'shuffled', 'measure_trial', 'facts_of', 'shapes', 'learn', 'trial', 'main']
 
 # %% ../../nbs/29_initialisation.ipynb #ede35c21
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -14,10 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from ..batching import Batch, ParallelCorpus
 from ..corpora import Corpus
