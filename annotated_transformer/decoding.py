@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NEVER', 'length_penalty', 'plain_beam_search', 'Hypothesis', 'longest_outputs', 'forced_symbols', 'Constraint',
-           'choices', 'largest', 'Prefixes', 'start', 'write', 'to_hypothesis', 'greedy', 'sample', 'Tree', 'Beams',
-           'extend', 'search', 'grow', 'beam_search']
+           'choices', 'largest', 'Prefixes', 'start', 'Ensemble', 'mean_probability', 'States', 'write',
+           'to_hypothesis', 'greedy', 'sample', 'Tree', 'Beams', 'extend', 'search', 'grow', 'beam_search']
 
 # %% ../nbs/30_decoding.ipynb #578cbdbc
 import math
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from .fast import fast
 from .model import END, PAD, START, Transformer
@@ -157,6 +157,52 @@ def start(model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
     "The beginning of a search in any model: by its own `start` where it has one."
     model = fast(model)
     return model.start(src) if hasattr(model, "start") else Prefixes(model, src)
+
+# %% ../nbs/30_decoding.ipynb #cf691009
+class Ensemble(nn.Module):
+    "Models of one vocabulary that write together: the next symbol's probability is the mean of theirs. Other sizes are a ValueError."
+
+    def __init__(self, models: Sequence[nn.Module]):
+        super().__init__()
+        if len(sizes := {m.config.vocab_size for m in models}) != 1:
+            raise ValueError(f"an ensemble has one vocabulary, and these have {sorted(sizes) or 'no models'}")
+        self.models = nn.ModuleList(models)
+        # learned positions end: the shortest table of all binds
+        self.config = min((m.config for m in models), key=lambda c: c.max_length if c.positions == "learned" else math.inf)
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.models[0].embedding
+
+    def start(self, src: Int[Tensor, "sentence src"]) -> "States":
+        return States([start(model, src) for model in self.models])
+
+    def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
+        "The logarithm of the mean probability of the symbol that follows each position of `tgt`."
+        return mean_probability([model(src, tgt) for model in self.models])
+
+# %% ../nbs/30_decoding.ipynb #600b8667
+def mean_probability(logits: Sequence[Float[Tensor, "*place vocab_size"]]) -> Float[Tensor, "*place vocab_size"]:
+    "log of the mean of the softmaxes of several models' `logits`."
+    return torch.stack([x.log_softmax(-1) for x in logits]).logsumexp(0) - math.log(len(logits))
+
+
+class States:
+    "The searches of an ensemble's members, which go the same way."
+
+    def __init__(self, members: list):
+        self.members = members
+
+    def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
+        return mean_probability([member.step(symbols) for member in self.members])
+
+    def follow(self, parent: Int[Tensor, "sentence place"]) -> None:
+        for member in self.members:
+            member.follow(parent)
+
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+        for member in self.members:
+            member.keep(rows)
 
 # %% ../nbs/30_decoding.ipynb #d5fccc4c
 @torch.inference_mode()

@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.decoding import beam_search, greedy, largest, length_penalty, sample, search
+from annotated_transformer.decoding import Ensemble, beam_search, greedy, largest, length_penalty, sample, search
 from annotated_transformer.fast import State
 from annotated_transformer.model import BASE, END, PAD, START, Transformer
 
@@ -132,6 +132,26 @@ def test_learned_positions_end_an_output():
     model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
     assert search(model, src, 3, early=False).symbol.shape[0] <= 7
     assert all(len(h.token_log_probabilities) <= 7 for h in (*beam_search(model, src, 3)[0], *greedy(model, src)))
+
+
+@few
+@given(st.integers(0, 1000), st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3), st.integers(1, 4))
+def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size):
+    members, src = [model_of(seed + i, **shape) for i, shape in enumerate(shapes)], sources([4, 2], seed)
+    mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
+    for row, size, found in zip(src, (4, 2), beam_search(Ensemble(members), src, beam_size, 0.6, 3, n_best=beam_size)):
+        expected = plainly(mean, row[None, :size], beam_size, 0.6, size + 3)[:beam_size]
+        assert [h.ids for h in found] == [ids for _, ids in expected]
+        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
+
+
+def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table_of_positions_binds():
+    for models in ([], [model_of(0), model_of(1, vocab_size=14)]):
+        with pytest.raises(ValueError, match="one vocabulary"):
+            Ensemble(models)
+    short, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
+    for members in ([model_of(4), short], [short, model_of(4, positions="learned", max_length=64)]):
+        assert search(Ensemble(members), src, 3, early=False).symbol.shape[0] <= 7
 
 
 def test_a_search_ends_when_nothing_open_can_win():
