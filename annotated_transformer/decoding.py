@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from .architectures import most_positions
 from .fast import fast
 from .model import END, PAD, START, Transformer
 
@@ -63,8 +64,8 @@ class Hypothesis(NamedTuple):
 
 def longest_outputs(model: Transformer, src: Int[Tensor, "batch src"], extra: int) -> Int[Tensor, " batch"]:
     "How long each output may become: its source's length + `extra`, and never beyond the positions that were learned."
-    limits = (src != PAD).sum(1) + extra
-    return limits.clamp(max=model.config.max_length) if model.config.positions == "learned" else limits
+    limits, most = (src != PAD).sum(1) + extra, most_positions(model.config)
+    return limits if most == math.inf else limits.clamp(max=most)
 
 # %% ../nbs/30_decoding.ipynb #946e8a38
 def forced_symbols(

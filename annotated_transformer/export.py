@@ -84,6 +84,8 @@ def specification(model: Transformer, symbols: list[str], positions: int):
     from ctranslate2.specs import TransformerSpec
 
     c = model.config
+    if not isinstance(model, Transformer):
+        raise InputError(f"{type(model).__name__}: only Transformers can be written for CTranslate2")
     if c.parameter_heads:
         raise InputError(f"parameter_heads {c.parameter_heads}: CTranslate2 has no attention over parameters: export a model without")
     spec = TransformerSpec.from_config(c.n_layers, c.n_heads, pre_norm=c.pre_norm)

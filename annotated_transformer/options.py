@@ -10,7 +10,7 @@ import argparse
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -44,15 +44,19 @@ def add_argument(parser: OptionParser, name: str, kind: Any, help: str, place: L
     parser.add_argument(f"--{name.replace('_', '-')}" if place in ("option", "field") else name, **settings)
 
 # %% ../nbs/98_options.ipynb #819fc931
-def add_arguments(parser: OptionParser, target: Callable) -> None:
-    "The arguments of a function, or the fields of a dataclass, each with its help."
+def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] = ()) -> None:
+    "The arguments of a function, or the fields of a dataclass `but` those that another one has, each with its help."
     helps, hints = {found.arg_name: found.description for found in parse_from_object(target).params}, get_type_hints(target)
     word, place = ("base", "field") if inspect.isclass(target) else ("default", "option")  # a configuration's values are the base model's
     for name, parameter in inspect.signature(target).parameters.items():
         kind, default, help = hints[name], parameter.default, helps.get(name, "")
         if parameter.kind is parameter.VAR_KEYWORD:
-            for configuration in get_args(kind) or (kind,):
-                add_arguments(parser, configuration)
+            known: set[str] = set()
+            for configuration in kind() if inspect.isfunction(kind) else get_args(kind) or (kind,):
+                add_arguments(parser, configuration, known)
+                known |= {*inspect.signature(configuration).parameters}
+            continue
+        if name in but:
             continue
         if default not in (parameter.empty, None, (), False):
             help += f" ({word}: {default})"

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from .architectures import architecture, build, kind_of
 from .files import InputError, file_digest, read_json, write_json, writing
-from .model import Transformer, TransformerConfig
 from .records import add_line, begin_sitting, mark_sitting, now, origin, read_lines, read_sittings
 from .records import make_record, read_record, run_program, write_record
 from .vocabulary import Vocabulary, load_vocabulary
@@ -182,7 +183,7 @@ class Journal:
         lines = self.metrics()
         return make_record(
             self.folder.resolve().name, "translation", status=status, metrics=metrics, seconds=lines[-1]["seconds"] if lines else 0.0,
-            config={part: self.config[part] for part in ("model", "training")}, **self.provenance(), **more,
+            config={part: self.config[part] for part in ("kind", "model", "training") if part in self.config}, **self.provenance(), **more,
         )
 
     def add_evaluation(self, name: str, metrics: dict, **search) -> None:
@@ -204,7 +205,7 @@ class Store:
         "(step, folder) of each checkpoint, oldest first."
         return find_checkpoints(self.folder / "checkpoints")
 
-    def save_checkpoint(self, step: int, model: Transformer, state: dict, keep: int, every: int = 1) -> Path:
+    def save_checkpoint(self, step: int, model: nn.Module, state: dict, keep: int, every: int = 1) -> Path:
         """Write a checkpoint, then `prune`.
 
         Raises InputError where the disk is full or cannot be written to; then the checkpoints that were there are whole.
@@ -282,7 +283,7 @@ class Store:
 class Run(Journal, Store):
     """A run directory: it holds everything to understand a training and to continue it.
 
-    `config` has the parts `model`, `training` and `data`, and the `command`, `revision` and `date` of its beginning.
+    `config` has the parts `kind` (of model; without it, a Transformer), `model`, `training` and `data`, and the `command`, `revision` and `date` of its beginning.
     """
 
     def __init__(self, folder: str | Path, config: dict):
@@ -290,15 +291,15 @@ class Run(Journal, Store):
 
     @classmethod
     def create(
-        cls, folder: str | Path, model: TransformerConfig, training: dict, data: dict, vocabulary: Vocabulary
+        cls, folder: str | Path, model: Any, training: dict, data: dict, vocabulary: Vocabulary
     ) -> "Run":
-        "Begin a run directory. Raises InputError where the folder holds something already."
+        "Begin a run directory; `model` is a configuration of any kind. Raises InputError where the folder holds something already."
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder}: exists already: name another folder for the run, or remove this one")
         folder.mkdir(parents=True, exist_ok=True)
         vocabulary.save(folder)
-        run = cls(folder, {"model": asdict(model), "training": training, "data": data, **origin()})
+        run = cls(folder, {"kind": kind_of(model), "model": asdict(model), "training": training, "data": data, **origin()})
         write_json(folder / "config.json", run.config)  # last: what has it is a run
         return run
 
@@ -313,10 +314,18 @@ class Run(Journal, Store):
             raise InputError(f"{path}: not the configuration of a run (it has no parts model, training, data)")
         return cls(folder, config)
 
-    def model(self) -> Transformer:
-        "A model of the run's shape with new weights."
+    def model_config(self) -> Any:
+        "The configuration of the run's model. Raises InputError where config.json holds another thing."
         try:
-            return Transformer(TransformerConfig(**self.config["model"]))
+            return architecture(self.config.get("kind", "transformer")).config(**self.config["model"])
+        except (TypeError, InputError) as error:
+            raise InputError(f"{self.folder}/config.json: {error}") from None
+
+    def model(self) -> nn.Module:
+        "A model of the run's kind and shape with new weights."
+        config = self.model_config()
+        try:
+            return build(config)
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.folder}/config.json: {error}") from None
 

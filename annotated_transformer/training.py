@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,12 +25,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 # %% ../nbs/27_training.ipynb #4eda6e7e
+from .architectures import build as build_model
 from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus
 from .fast import fast, linear_cross_entropy, target_hidden
 from .files import InputError, read_json
-from .model import BASE, BIG, BIG_EN_FR, Transformer, TransformerConfig
-from .optimizer import adam, learning_rate, set_rate
+from .model import BASE, BIG, BIG_EN_FR, Transformer
+from .optimizer import OPTIMIZERS, clip, learning_rate, set_rate
 from .processes import Clock, Done, NotFinite, Progress, Report, bar_text, progress_bar, report_line
 from .processes import agreed, native_precision, process_group, processes, rank, stop_signals, summed, training_device
 from .regularization import Quality, measure, quality, quality_sums
@@ -61,6 +62,10 @@ class TrainingConfig:
     "checkpoints kept, and averaged at the end as far as that helps on the development set (the paper: 5 for base, 20 for big)"
     report_every: int = 50
     "updates between lines of metrics.jsonl"
+    optimizer: Literal["adam", "sgd", "nesterov"] = "adam"
+    "Adam as section 5.3 has it, or what others train with"
+    clip_norm: float = 0.0
+    "a gradient longer than this is shortened to it, and its length goes into metrics.jsonl (0: off, as in the paper)"
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
     "of the matrix products (weights and their updates are float32, or float64 with it); auto: bfloat16 where hardware has it"
 
@@ -83,14 +88,15 @@ PRESETS = {
 class Objective(nn.Module):
     "The label-smoothed loss of `model` on a batch, summed over its target tokens; under autocast with `autocast`."
 
-    def __init__(self, model: Transformer, label_smoothing: float, autocast: bool = False):
+    def __init__(self, model: nn.Module, label_smoothing: float, autocast: bool = False):
         super().__init__()
         self.model, self.label_smoothing, self.autocast = model, label_smoothing, autocast
 
     def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, ""]:
         with torch.autocast(self.model.embedding.weight.device.type, torch.bfloat16, enabled=self.autocast):
             hidden, target = target_hidden(self.model, src, tgt)
-            return linear_cross_entropy(hidden, self.model.embedding.weight, target, self.label_smoothing)
+            loss = linear_cross_entropy(hidden, self.model.embedding.weight, target, self.label_smoothing)
+            return loss + len(target) * self.model.extra_loss() if hasattr(self.model, "extra_loss") else loss
 
 # %% ../nbs/27_training.ipynb #ecd32c72
 def update(
@@ -110,6 +116,8 @@ def update(
             loss = objective(batch.src, batch.tgt) * weight
             (loss * (processes() / tokens)).backward()
         losses.append(loss.detach())
+    if config.clip_norm:
+        clip(optimizer, config.clip_norm)
     optimizer.step()
     optimizer.zero_grad()
     return sum(losses)
@@ -183,7 +191,7 @@ class Sitting:
     clock: Clock
 
     @property
-    def model(self) -> Transformer:
+    def model(self) -> nn.Module:
         return getattr(self.objective, "module", self.objective).model
 
 # %% ../nbs/27_training.ipynb #b694af4a
@@ -192,7 +200,7 @@ def sit_down(run: Run, data: str | Path | None, minutes: float | None, compile: 
     config = training_config(run)
     corpus, dev = open_data(run, data or run.config["data"]["folder"])
     objective = build(run, config, compile)
-    optimizer = adam(objective.parameters())
+    optimizer = OPTIMIZERS[config.optimizer](objective.parameters())
     progress, sums = restore(run, getattr(objective, "module", objective).model, optimizer)
     clock = Clock(progress.seconds, minutes, config.save_minutes)
     return Sitting(run, config, corpus, dev, objective, optimizer, progress, Report(sums), clock)
@@ -248,6 +256,8 @@ def build(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
     "The objective of a model drawn from the seed, ready for one process or many."
     torch.manual_seed(config.seed)
     model = fast(run.model().to(training_device(), torch.float64 if config.precision == "float64" else torch.float32).train())
+    if compile and not hasattr(model, "compile_layers"):
+        raise InputError(f"--compile: {type(model).__name__} has no layers that can be compiled: leave it out")
     if compile:
         model.compile_layers()
     objective = Objective(model, config.label_smoothing, config.precision == "bfloat16")
@@ -276,7 +286,7 @@ def open_data(run: Run, folder: str | Path) -> tuple[ParallelCorpus, ParallelCor
     return ParallelCorpus(folder, "train"), ParallelCorpus(folder, "dev") if "dev" in corpus.splits else None
 
 # %% ../nbs/27_training.ipynb #cf6c2695
-def measure_together(model: Transformer, corpus: ParallelCorpus, batch_tokens: int) -> Quality:
+def measure_together(model: nn.Module, corpus: ParallelCorpus, batch_tokens: int) -> Quality:
     "The quality of `model` on a set, each process measuring a share of its batches."
     mine = corpus.order(batch_tokens)[rank()::processes()]
     return quality(*summed(*quality_sums(model, map(corpus.batch, mine))))
@@ -284,7 +294,10 @@ def measure_together(model: Transformer, corpus: ParallelCorpus, batch_tokens: i
 
 def tell(sitting: Sitting, measured: bool) -> dict:
     "Write a line of the report, with the quality on the development set if it is to be `measured`. Returns the line."
-    line = report_line(sitting.report, sitting.progress, sitting.optimizer.param_groups[0]["lr"])
+    group = sitting.optimizer.param_groups[0]
+    line = report_line(sitting.report, sitting.progress, group["lr"])
+    if "gradient_norm" in group:
+        line["gradient_norm"] = float(group["gradient_norm"])
     if measured and sitting.dev:
         found = measure_together(sitting.model, sitting.dev, sitting.config.batch_tokens)
         line |= {"dev_perplexity": found.perplexity, "dev_accuracy": found.accuracy}
@@ -304,7 +317,7 @@ def save(sitting: Sitting) -> None:
     sitting.clock.saved()
 
 # %% ../nbs/27_training.ipynb #4b188b5e
-def restore(run: Run, model: Transformer, optimizer: torch.optim.Optimizer) -> tuple[Progress, dict[str, float]]:
+def restore(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Progress, dict[str, float]]:
     """Bring model and optimizer to where the newest whole checkpoint left them; without one, nothing is changed.
 
     Raises InputError where it does not fit.
@@ -379,6 +392,10 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         raise InputError(f"save_minutes {training.save_minutes}: give a number above 0")
     if not 0 < training.rate < math.inf:
         raise InputError(f"rate {training.rate}: give a number above 0")
+    if training.optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer {training.optimizer}: give {', '.join(OPTIMIZERS)}")
+    if not 0 <= training.clip_norm < math.inf:
+        raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
     if training.seed < 0:
         raise InputError(f"seed {training.seed}: give 0 or more")
 
@@ -397,8 +414,11 @@ def facts_of(corpus: Corpus, vocabulary: str) -> dict:
     }
 
 # %% ../nbs/27_training.ipynb #4ecd52bd
-def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, training: TrainingConfig) -> Run:
-    "A new run directory for training `model` on the prepared corpus in `data`. Raises InputError where these do not fit together."
+def start_run(folder: str | Path, data: str | Path, model: Any, training: TrainingConfig) -> Run:
+    """A new run directory for training `model`, a configuration of any kind, on the prepared corpus in `data`.
+
+    Raises InputError where these do not fit together.
+    """
     corpus = Corpus.open(data)
     if not (corpus.folder / "encoded.json").exists():
         raise InputError(f"{data}: not encoded yet: run `annotated-transformer prepare` to its end")
@@ -410,7 +430,7 @@ def start_run(folder: str | Path, data: str | Path, model: TransformerConfig, tr
     check_training(training, model.vocab_size)
     try:
         with torch.device("meta"):
-            Transformer(model)
+            build_model(model)
     except ValueError as error:
         raise InputError(str(error)) from None
     if training.precision == "auto":  # decided once: a run that moves to another machine goes on as it began

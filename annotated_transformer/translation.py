@@ -19,8 +19,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from .architectures import most_positions
 from .attention import recording
 from .batching import Batch, batch_indices, pad
 from .files import InputError, writing
@@ -128,9 +129,9 @@ class Translator:
     positions that it learned if they are fewer) is cut, with a warning: a search would take minutes and lead nowhere.
     """
 
-    def __init__(self, model: Transformer, vocabulary: Vocabulary, run: Run | None = None):
+    def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None):
         self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
-        self.max_tokens = min(1024, model.config.max_length) if model.config.positions == "learned" else 1024
+        self.max_tokens = min(1024, most_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
 
@@ -185,10 +186,12 @@ class Translator:
 
     @torch.inference_mode()
     def attention(self, src: str | Sequence[str], tgt: str | Sequence[str] | None = None) -> Attention | list[Attention]:
-        """The weights of every layer and head for `src` and `tgt` (its own translation unless given).
+        """The weights of every layer and head of a Transformer for `src` and `tgt` (its own translation unless given).
 
         Of several pairs a list, with an `Attention` for each: they run in batches, and the padding is cut off again.
         """
+        if not isinstance(self.model, Transformer):
+            raise InputError(f"{type(self.model).__name__}: a model of another kind than the Transformer has no such layers and heads")
         if isinstance(src, str):
             return self.attention([src], None if tgt is None else [tgt])[0]
         sources = cut(self.encode(src), self.max_tokens)
@@ -251,7 +254,8 @@ def load(run: str | Path) -> Translator:
     try:
         model.load_state_dict(weights)
     except RuntimeError:
-        raise InputError(f"{run}: its weights do not have the shape that config.json tells") from None
+        raise InputError(f"{run}: its weights are not those of the model that config.json tells of (kind: "
+                         f"{opened.config.get('kind', 'transformer')})") from None
     return Translator(model.to(training_device()), vocabulary, opened)
 
 # %% ../nbs/32_translation.ipynb #ea17be69

@@ -99,8 +99,9 @@ def check_same(what: str | Path, config: dict, wanted: Row) -> None:
     "Raises InputError where a configuration is not the wanted one. (Precision is decided on the machine where a run begins.)"
     for part, other in (("model", wanted.model), ("training", wanted.training)):
         for name, value in asdict(other).items():
-            if name != "precision" and config[part].get(name) != value:
-                raise InputError(f"{what}: made with {name} {config[part].get(name)}, now it would be {value}: "
+            made = config[part].get(name, getattr(type(other)(), name))  # a newer option: it had the value that is the default
+            if name != "precision" and made != value:
+                raise InputError(f"{what}: made with {name} {made}, now it would be {value}: "
                                  "remove it, or name another folder")
 
 

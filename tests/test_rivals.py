@@ -1,0 +1,267 @@
+"""Every kind of model goes through the machinery of the Transformer: trained from the command, killed and continued, searched, refused."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from annotated_transformer import architectures, cli, training
+from annotated_transformer.architectures import architecture, build
+from annotated_transformer.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.files import InputError, read_json, write_json
+from annotated_transformer.model import TransformerConfig
+from annotated_transformer.optimizer import OPTIMIZERS
+from annotated_transformer.runs import Run
+from annotated_transformer.training import TrainingConfig
+from annotated_transformer.translation import load
+from annotated_transformer.vocabulary import BytePairVocabulary
+
+OWN = '''
+"A model of one's own: the mean of the source's vectors, and the last symbol's."
+from dataclasses import dataclass
+import torch
+from torch import nn
+from annotated_transformer.architectures import register
+
+@dataclass(frozen=True)
+class BagConfig:
+    "A bag of words."
+    vocab_size: int = 1000
+    d_model: int = 32
+    looseness: float = 0.1
+    "how loose the bag is"
+
+class Embedding(nn.Embedding):
+    def logits(self, hidden):
+        return hidden @ self.weight.T
+
+class Bag(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        if not 0 <= config.looseness < 1:
+            raise ValueError(f"looseness is {config.looseness}: give a number from 0 to below 1")
+        self.config, self.embedding, self.dropout = config, Embedding(config.vocab_size, config.d_model), nn.Dropout(config.looseness)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+
+    def encode(self, src):
+        return self.dropout(self.embedding(src)), (src != 0)[:, None, None, :]
+
+    def decode(self, tgt, memory, mask):
+        there = mask[:, 0, 0, :, None]
+        return self.embedding(tgt) + (memory * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)
+
+register("bag", BagConfig, Bag)
+'''
+# what each kind is tried out with: options of the command, and no more weights than a test needs
+SMALL = {
+    "transformer": "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8",
+    "bag": "--d-model 16 --looseness 0.2",
+}
+KINDS = list(SMALL)
+TRAINING = "--steps 20 --warmup-steps 5 --save-every 6 --report-every 1 --batch-tokens 300 --precision float32".split()
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("code") / "bag.py"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("rivals") / "data"
+    corpus = grammar_corpus(folder, train=200, dev=20, test=8, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered(code):
+    "For the tests that do not go through the command; nothing is left for those of other files."
+    if "bag" not in architectures.REGISTERED:
+        architectures.run_code(code)
+    yield
+    architectures.REGISTERED.pop("bag")
+
+
+def words(folder: Path, data: Path, kind: str, code: Path, *more: str) -> list[str]:
+    own = ["--code", str(code)] if kind == "bag" else []
+    return ["train", str(folder), "--data", str(data), "--config", kind, *SMALL[kind].split(), *TRAINING, *own, *more]
+
+
+def fails(arguments, capsys, *named) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(a) for a in arguments])
+    said = capsys.readouterr().err.strip()
+    assert end.value.code == 2 and "Traceback" not in said and said.split("\n")[-1].startswith("annotated-transformer: ")
+    for name in named:
+        assert str(name) in said.split("\n")[-1], said
+    return said
+
+
+@pytest.fixture(scope="module")
+def trained(data, code, tmp_path_factory):
+    "A run of each kind, made by the command when it is asked for."
+    made: dict[str, Path] = {}
+
+    def get(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = tmp_path_factory.mktemp("trained") / kind
+            cli.main(words(made[kind], data, kind, code))
+        return made[kind]
+
+    return get
+
+
+# ---------------------------------------------------------------------------------------------------- from the command
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
+    "A process of its own is killed in the middle; continued, it ends as the undisturbed one, bit for bit."
+    run = tmp_path / "run"
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", *words(run, data, kind, code, "--steps", "20")],
+                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while process.poll() is None and not ((run / "config.json").exists() and any(m["step"] >= 14 for m in Run.open(run).metrics())):
+        time.sleep(0.001)
+    assert process.poll() is None, process.communicate()[0]
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    cli.main(["train", str(run), *(["--code", str(code)] if kind == "bag" else [])])
+
+    undisturbed, continued = Run.open(trained(kind)), Run.open(run)
+    assert continued.config["kind"] == kind == continued.record()["config"]["kind"]
+    assert [(m["step"], m["loss"]) for m in continued.metrics()] == [(m["step"], m["loss"]) for m in undisturbed.metrics()]
+    for mine, theirs in ((continued.weights(), undisturbed.weights()), (continued.load_checkpoint()[0], undisturbed.load_checkpoint()[0])):
+        assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    assert undisturbed.metrics()[-1]["loss"] < undisturbed.metrics()[0]["loss"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_translated_and_scored(trained, data, kind, capsys):
+    run = trained(kind)
+    cli.main(["evaluate", str(run), "--data", str(data), "--split", "test", "--beam-size", "2"])
+    assert "sacreBLEU" in capsys.readouterr().out
+    assert len(load(run).translate(["the cow sees the old dog", ""], beam_size=4)) == 2
+
+
+# ---------------------------------------------------------------------------------------------------- what goes wrong
+
+
+def test_wrong_names_and_options_are_one_line(trained, data, code, tmp_path, capsys):
+    begin = ["train", tmp_path / "new", "--data", data]
+    fails([*begin, "--config", "recurent"], capsys, "--config recurent", "transformer", "small")
+    fails([*begin, "--config", "bag", "--code", code, "--d-k", "8"], capsys, "--d-k", "bag", "--looseness")
+    fails([*begin, "--config", "bag", "--code", code, "--looseness", "2"], capsys, "looseness is 2")
+    fails(["train", tmp_path / "other", "--data", data, "--config", "bag", "--code", code, "--compile"], capsys, "--compile")
+    fails([*begin, "--config", "bag", "--code", tmp_path / "missing.py"], capsys, "missing.py")
+    fails([*begin, "--config", "tiny", "--optimizer", "adagrad"], capsys, "adagrad")
+    fails([*begin, "--config", "tiny", "--clip-norm", "-1"], capsys, "clip_norm -1")
+    fails(["train", trained("bag"), "--config", "transformer"], capsys, "bag", "transformer")
+    fails(["train", trained("bag"), "--d-k", "8"], capsys, "--d-k", "bag")
+    fails(["export", trained("bag"), tmp_path / "exported"], capsys, "Bag")
+
+
+def test_code_that_fails_is_told_with_its_line(tmp_path, data, capsys):
+    (tmp_path / "wrong.py").write_text("import torch\n\ntorch.nothing_of_the_sort\n")
+    fails(["train", tmp_path / "new", "--data", data, "--code", tmp_path / "wrong.py"], capsys, "wrong.py, line 3", "nothing_of_the_sort")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_of_an_unknown_kind_asks_for_its_code_and_imports_nothing(trained, tmp_path):
+    config = read_json(trained("bag") / "config.json")
+    for kind in ("bags", "os", "subprocess.Popen", "../bag"):
+        folder = tmp_path / kind.replace("/", "_")
+        folder.mkdir()
+        write_json(folder / "config.json", config | {"kind": kind})
+        with pytest.raises(InputError, match="no kind of model .*--code"):
+            Run.open(folder).model()
+
+
+def test_weights_of_another_kind_are_refused(trained, tmp_path):
+    folder = shutil.copytree(trained("bag"), tmp_path / "run")
+    other = Run.open(trained("transformer")).config
+    write_json(folder / "config.json", Run.open(folder).config | {"kind": "transformer", "model": other["model"]})
+    with pytest.raises(InputError, match="weights are not those of the model that config.json tells of .kind: transformer"):
+        load(folder)
+
+
+def test_a_configuration_without_a_kind_is_a_transformers(trained, tmp_path):
+    folder = shutil.copytree(trained("transformer"), tmp_path / "run")
+    config = read_json(folder / "config.json")
+    del config["kind"]
+    write_json(folder / "config.json", config)
+    assert isinstance(Run.open(folder).model_config(), TransformerConfig)
+    assert load(folder).translate("the cow") == load(trained("transformer")).translate("the cow")
+
+
+def test_a_name_that_is_taken():
+    with pytest.raises(InputError, match="already"):
+        architectures.register("transformer", TransformerConfig, torch.nn.Linear)
+
+
+# ---------------------------------------------------------------------------------------------------- optimizers
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("bound", [0.0, 0.01])
+def test_updates_equal_those_computed_by_torch_by_hand(data, name, bound):
+    "Three updates of a small model: the loss by PyTorch's cross entropy, the norm and the step by formula."
+    corpus, indices = ParallelCorpus(data, "train"), np.arange(20)
+    config = replace(TrainingConfig(), rate=0.3, warmup_steps=4, label_smoothing=0.0, optimizer=name, clip_norm=bound)
+    torch.manual_seed(0)
+    model, batch = build(architecture("bag").config(vocab_size=300, d_model=8, looseness=0.0)).double(), corpus.batch(indices)
+    target, tokens = batch.tgt[:, 1:], int(corpus.tgt_lengths[indices].sum())
+    w = model.embedding.weight.detach().clone()
+    m, v = torch.zeros_like(w), torch.zeros_like(w)
+    optimizer = OPTIMIZERS[name](model.parameters())
+    for step in (1, 2, 3):
+        twin = build(model.config).double()
+        twin.embedding.weight.data.copy_(w)
+        logits = twin.embedding.logits(twin.decode(batch.tgt[:, :-1], *twin.encode(batch.src)))
+        F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=0).backward()
+        g, norm = twin.embedding.weight.grad, twin.embedding.weight.grad.norm()
+        if bound and norm > bound:
+            g = g * (bound / (norm + 1e-6))
+        rate = 0.3 * 8**-0.5 * step * 4**-1.5
+        if name == "adam":
+            m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g**2
+            w = w - rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.98**step)).sqrt() + 1e-9)
+        elif name == "nesterov":
+            m = 0.99 * m + g
+            w = w - rate * (g + 0.99 * m)
+        else:
+            w = w - rate * g
+        training.update(training.Objective(model, 0.0), optimizer, [(batch, 1.0)], tokens, config, step)
+        torch.testing.assert_close(model.embedding.weight.data, w, rtol=1e-9, atol=1e-12)
+        if bound:
+            assert norm > bound
+            torch.testing.assert_close(float(optimizer.param_groups[0]["gradient_norm"]), norm.item(), rtol=1e-9, atol=0)
+
+
+def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(data, code, tmp_path):
+    runs = []
+    for name in ("whole", "stopped"):
+        cli.main(words(tmp_path / name, data, "bag", code, "--optimizer", "nesterov", "--clip-norm", "0.1"))
+        runs.append(Run.open(tmp_path / name))
+    assert all(m["gradient_norm"] > 0 for m in runs[0].metrics())
+    for path in runs[1].folder.joinpath("checkpoints").iterdir():  # as if it had been killed after step 6
+        if path.name != "step_6":
+            shutil.rmtree(path)
+    (runs[1].folder / "record.json").unlink()
+    assert training.train(Run.open(runs[1].folder))
+    assert [m["gradient_norm"] for m in runs[1].metrics()] == [m["gradient_norm"] for m in runs[0].metrics()]
+    assert all(torch.equal(a, b) for a, b in zip(runs[0].load_checkpoint()[0].values(), runs[1].load_checkpoint()[0].values(), strict=True))
