@@ -34,7 +34,7 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
         raise InputError(f"--config {name}: there are {', '.join(dict.fromkeys([*PRESETS, *kinds()]))}")
     return architecture(name).config(), PRESETS["small"][1]
 
-
+# %% ../../nbs/36_train.ipynb #92fb16c5
 def check_options(model: Any, changes: dict) -> None:
     "Raises InputError for an option that neither the model nor the training has."
     own = [field.name for field in fields(model)]
