@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,8 +16,11 @@ from torch.export import Dim
 from torch.overrides import TorchFunctionMode
 
 from annotated_transformer.attention import recording
-from annotated_transformer.fast import Packed, fast
+from annotated_transformer.batching import Batch
+from annotated_transformer.decoding import Beams, choices
+from annotated_transformer.fast import Packed, fast, linear_cross_entropy
 from annotated_transformer.model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
+from annotated_transformer.training import Objective, TrainingConfig, update
 
 VOCABULARY = 13
 
@@ -166,8 +170,8 @@ class FakeCuda(TorchFunctionMode):
                 dimension = x.dim() - sum(p is not None for p in index[index.index(Ellipsis) + 1 :])
             elif isinstance(part, int):
                 x = torch.select(x, dimension, part)
-            elif isinstance(part, torch.Tensor):
-                x = torch.ops.aten.index(x, [None] * dimension + [part])
+            elif isinstance(part, torch.Tensor | list):
+                x = torch.ops.aten.index(x, [None] * dimension + [torch.as_tensor(part, device=x.device)])
                 dimension += 1
             else:
                 start, stop, _ = (slice(None) if part is None else part).indices(x.size(dimension) if part is not None else 1)
@@ -215,6 +219,17 @@ def test_on_a_gpu_that_is_not_there(options, monkeypatch):
         state.keep(torch.arange(2, device="cuda"))
 
 
+def test_a_loss_and_a_search_on_a_gpu_that_is_not_there():
+    "What training and decoding do behind the model: the loss from hidden vectors, and a beam's bookkeeping."
+    with fake_gpu(SMALL) as model:
+        assert linear_cross_entropy(torch.empty(15, 16, device="cuda"), model.embedding.weight, fake_ids(15)).device.type == "cuda"
+        beams = Beams(torch.full((3,), 12, device="cuda"), beam_size=4, n_best=1, alpha=0.6)
+        for places in (1, 4):
+            found = beams.advance(choices(torch.empty(3, places, 40, device="cuda")), beam_size=4)
+            assert {part.device.type for part in found} == {"cuda"}
+        beams.keep(torch.arange(2, device="cuda"))
+
+
 def test_a_tensor_left_on_the_host_is_caught():
     with fake_gpu(SMALL) as model, pytest.raises(RuntimeError, match="device"):
         model.positions.register_forward_hook(lambda module, given, output: output + torch.zeros(output.shape))  # made on the host
@@ -227,6 +242,20 @@ def test_backward_where_there_are_only_shapes(options):
         model = Transformer(replace(SMALL, **options))
         model(torch.randint(4, 40, (3, 7)), torch.randint(4, 40, (3, 5))).sum().backward()
     assert all(p.grad is not None and p.grad.shape == p.shape for p in model.parameters())
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_an_update_where_there_are_only_shapes(options, monkeypatch):
+    "The whole update of a training on the device meta, from ids on the host."
+    monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: contextlib.nullcontext())  # this device has none
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
+    with torch.device("meta"):
+        model = fast(Transformer(replace(SMALL, **options)))
+    src, tgt = torch.tensor([[5, 6, END], [7, END, PAD]]), torch.tensor([[START, 8, 9, END], [START, 4, END, PAD]])
+    optimizer, found = torch.optim.SGD(model.parameters()), []
+    monkeypatch.setattr(optimizer, "step", lambda: found.extend(p.grad for p in model.parameters()))
+    loss = update(Objective(model, 0.1), optimizer, [(Batch(src, tgt, np.arange(2)), 1.0)], 5, TrainingConfig(), 1)
+    assert loss.shape == () and all(g is not None and g.device.type == "meta" for g in found)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
