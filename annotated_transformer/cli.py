@@ -22,7 +22,7 @@ COMMANDS = {
     "evaluate": "commands.evaluate",
     "translate": "commands.translate",
     "parse": "commands.parse",
-    "export": "export",
+    "export": "commands.export",
     "sweep": "experiments.sweep",
 }
 "the module that has the function of a command's name"
@@ -36,7 +36,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   evaluate   score a run, or a file of translations
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
-  export     write a trained run in the format of CTranslate2, a fast engine
+  export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
   sweep      train the variations of Table 3
 
 Begin with:

@@ -1,20 +1,24 @@
-"""What `export` writes, used as others would use it: by CTranslate2's engine, with nothing of this package."""
+"""What `export` writes, used as others would use it: by CTranslate2's engine, transformers and onnxruntime, with nothing of this package."""
 import ast
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import ctranslate2
 import pytest
 import torch
 
-from annotated_transformer import cli, export, grammar
+from annotated_transformer import cli, grammar
+from annotated_transformer.decoding import NEVER, beam_search, greedy
+from annotated_transformer.exports.ctranslate2 import export_run, symbols_of
+from annotated_transformer.exports.hugging_face import export_hugging_face
+from annotated_transformer.exports.onnx import export_onnx
 from annotated_transformer.files import InputError
-from annotated_transformer.decoding import NEVER, greedy
-from annotated_transformer.export import export_run, symbols_of
 from annotated_transformer.model import BASE, END, PAD, START, Transformer
 from annotated_transformer.translation import Translator, load
 from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary
@@ -111,8 +115,9 @@ def test_padding_and_start_are_never_written(vocabulary, tmp_path):
             assert [[names.index(s) for s in r.hypotheses[0]] for r in found] == [h.ids for h in greedy(model, src)]
 
 
+@pytest.mark.parametrize("export", [export_run, export_onnx])
 @pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
-def test_the_page_says_how(kind, tmp_path):
+def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
     lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603"]
     if kind is BytePairVocabulary:
@@ -121,7 +126,7 @@ def test_the_page_says_how(kind, tmp_path):
         torch.manual_seed(3)
         learned = kind.learn([e.src for e in EXAMPLES] + [e.tgt for e in EXAMPLES], 200)
         translator = Translator(Transformer(replace(SMALL, vocab_size=len(learned))), learned)
-    folder = export_run(translator, tmp_path / "out")
+    folder = export(translator, tmp_path / "out")
     program = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     for line in lines:
         changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
@@ -160,7 +165,121 @@ def test_what_cannot_be_exported(tmp_path, vocabulary, monkeypatch):
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="full: exists"):
         export_run(load("grammar"), tmp_path / "full")
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="pip install ctranslate2"):
-        export_run(load("grammar"), tmp_path / "out")
+    for library, export in (("ctranslate2", export_run), ("onnxscript", export_onnx)):
+        monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+        with pytest.raises(InputError, match=f"{library} is not installed.*export"):
+            export(load("grammar"), tmp_path / "out")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "letter.txt"]
+
+
+# --- Hugging Face ----------------------------------------------------------------------------------------------------------------------
+
+def with_every_bias(config, seed=1):
+    "A random model, no bias or gain of which is zero or one."
+    torch.manual_seed(seed)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory):
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from transformers import MarianMTModel, MarianTokenizer
+    folder = tmp_path_factory.mktemp("marian") / "grammar"
+    cli.main(["export", "grammar", str(folder), "--to", "huggingface"])
+    return folder, MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_transformers_writes_what_we_write(marian, beam_size):
+    "200 sentences. Its beam looks a little further than ours: where it finds another output, that is the likelier one."
+    (_, model, tokenizer), translator = marian, load("grammar")
+    lines, same = [e.src for e in EXAMPLES[:200]], 0
+    ours = [found[0] for found in translator.search(lines, beam_size, alpha=0.0)]
+    for length, group in itertools.groupby(sorted(range(200), key=lambda i: len(tokenizer(lines[i]).input_ids)),
+                                           key=lambda i: len(tokenizer(lines[i]).input_ids)):
+        rows = list(group)
+        inputs = tokenizer([lines[i] for i in rows], return_tensors="pt")
+        assert inputs.input_ids.tolist() == translator.encode([lines[i] for i in rows])
+        found = model.generate(**inputs, num_beams=beam_size, length_penalty=0.0, max_length=length + 51)[:, 1:]
+        for row, ids, text in zip(rows, found.tolist(), tokenizer.batch_decode(found, skip_special_tokens=True)):
+            ids = [i for i in ids if i not in (PAD, END)]
+            assert text == translator.vocabulary.decode(ids)
+            same += ids == ours[row].ids
+            if ids != ours[row].ids:
+                more = log_probability(translator, translator.encode([lines[row]])[0], ids) - ours[row].log_probability
+                assert abs(more) < 1e-3 or (beam_size > 1 and more > 0)
+    assert same >= 199
+
+
+@pytest.mark.parametrize("changes", [{}, {"d_k": 3, "d_v": 5}, {"attention_bias": True}, {"attention_bias": True, "d_k": 6, "n_layers": 1}], ids=str)
+def test_a_marian_model_gives_the_same_probabilities(changes, vocabulary, tmp_path):
+    from transformers import MarianMTModel
+    model = with_every_bias(replace(SMALL, **changes))
+    theirs = MarianMTModel.from_pretrained(export_hugging_face(Translator(model, vocabulary), tmp_path / "out")).eval()
+    src, tgt = (torch.randint(4, 100, (3, n)) for n in (9, 7))
+    src[0, 5:] = PAD
+    with torch.no_grad():
+        logits = theirs(input_ids=src, attention_mask=(src != PAD).long(), decoder_input_ids=tgt).logits
+        torch.testing.assert_close(logits.log_softmax(-1), model(src, tgt).log_softmax(-1), atol=1e-3, rtol=0)
+
+
+def test_the_card_is_made_of_the_record(marian):
+    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record()
+    assert "pipeline_tag: translation" in text and f"- {record['data']['src']}\n- {record['data']['tgt']}" in text
+    assert record["command"] in text and f"{record['data']['splits']['train']['pairs']:,}" in text
+    for name, value in record["metrics"].items():
+        if name.startswith("sacrebleu/"):
+            assert f"| {value:.2f} |" in text
+    assert not {"model.bin", "pytorch_model.bin"} & {path.name for path in marian[0].iterdir()}  # safetensors, no pickle
+
+
+@pytest.mark.parametrize("changes", [{"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 8}, {"d_k": 24}, {"d_v": 24}], ids=str)
+def test_what_is_no_marian_model_is_refused(changes, vocabulary, tmp_path):
+    with pytest.raises(InputError, match=f"{next(iter(changes))}.*MarianMTModel"):
+        export_hugging_face(Translator(Transformer(replace(SMALL, **changes)), vocabulary), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------------------------
+
+class Graphs:
+    "The two graphs as a search wants a model; its mask is the source itself."
+
+    def __init__(self, folder, config):
+        import onnxruntime
+        self.config, self.embedding = config, SimpleNamespace(weight=torch.empty(0), logits=lambda scores: scores)
+        self.sessions = [onnxruntime.InferenceSession(folder / f"{half}.onnx") for half in ("encoder", "decoder")]
+
+    def encode(self, src):
+        return torch.from_numpy(self.sessions[0].run(None, {"src": src.numpy()})[0]), src
+
+    def decode(self, tgt, memory, src):
+        return torch.from_numpy(self.sessions[1].run(None, {"tgt": tgt.numpy(), "memory": memory.numpy(), "src": src.numpy()})[0])[:, None]
+
+
+@pytest.mark.parametrize("changes", [{}, {"pre_norm": True, "positions": "learned", "max_length": 64, "d_k": 3, "d_v": 5, "attention_bias": True},
+                                     {"parameter_heads": 2, "n_p": 8}], ids=str)
+def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp_path):
+    model = with_every_bias(replace(SMALL, **changes))
+    graphs = Graphs(export_onnx(Translator(model, vocabulary), tmp_path / "out"), model.config)
+    for batch, longest, written in ((1, 1, 1), (5, 12, 1), (2, 3, 20)):
+        src, tgt = torch.randint(4, 100, (batch, longest)), torch.randint(4, 100, (batch, written))
+        src[:, -1], src[0, longest // 2 + 1:] = END, PAD
+        with torch.no_grad():
+            torch.testing.assert_close(graphs.decode(tgt, *graphs.encode(src))[:, 0], model(src, tgt)[:, -1].log_softmax(-1), atol=1e-4, rtol=0)
+    src = torch.randint(4, 100, (4, 6))
+    src[:, -1] = END
+    assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
+    assert [h[0].ids for h in beam_search(graphs, src, 3, extra=5)] == [h[0].ids for h in beam_search(model, src, 3, extra=5)]
+
+
+def test_an_option_without_effect_is_refused(tmp_path, capsys):
+    for to in ("huggingface", "onnx"):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["export", "grammar", str(tmp_path / "out"), "--to", to, "--quantization", "int8"])
+        assert stop.value.code == 2 and f"has no effect with --to {to}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

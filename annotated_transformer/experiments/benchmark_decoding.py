@@ -81,7 +81,7 @@ def ctranslate2_engine(beam_size: int, src: Tensor, steps: int, quantization: st
     "CTranslate2's `Translator` with the weights of `ours`."
     import ctranslate2
 
-    from annotated_transformer.export import specification
+    from annotated_transformer.exports.ctranslate2 import specification
     from annotated_transformer.vocabulary import SPECIALS
 
     folder = tempfile.TemporaryDirectory()
