@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['average', 'load_weights', 'find_checkpoints', 'check_checkpoint', 'remove_checkpoint', 'clear_leavings',
-           'write_checkpoint', 'read_checkpoint', 'prune_checkpoints', 'Journal', 'Store', 'Run', 'ship']
+           'write_checkpoint', 'read_checkpoint', 'prune_checkpoints', 'Journal', 'Store', 'Run', 'in_8_bits',
+           'from_8_bits', 'ship']
 
 # %% ../nbs/26_runs.ipynb #fb7a53f3
 import json
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -277,7 +278,7 @@ class Store:
     def weights(self) -> dict[str, Tensor]:
         "What to translate with: the average where the run has one, else the newest checkpoint."
         path = self.folder / "averaged.safetensors"
-        return load_weights(path) if path.exists() else self.load_checkpoint()[0]
+        return from_8_bits(load_weights(path)) if path.exists() else self.load_checkpoint()[0]
 
 # %% ../nbs/26_runs.ipynb #e274388d
 class Run(Journal, Store):
@@ -386,15 +387,33 @@ class Run(Journal, Store):
             self.write_record(self.result("abandoned", reached, reason=why))
         return self.record()
 
+# %% ../nbs/26_runs.ipynb #796c824c
+def in_8_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    "Matrices as whole numbers with a scale a row, which is kept as `NAME.row_scale`; all else in half precision."
+    stored = {}
+    for name, tensor in weights.items():
+        if tensor.dim() < 2:
+            stored[name] = tensor.half()
+            continue
+        scale = tensor.flatten(1).abs().amax(1).clamp(min=1e-12).div(127).view(-1, *[1] * (tensor.dim() - 1))
+        stored[name], stored[f"{name}.row_scale"] = (tensor / scale).round().to(torch.int8), scale
+    return stored
+
+
+def from_8_bits(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    "The weights that `in_8_bits` made small; others as they are."
+    return {name: tensor * stored[f"{name}.row_scale"] if f"{name}.row_scale" in stored else tensor
+            for name, tensor in stored.items() if not name.endswith(".row_scale")}
+
 # %% ../nbs/26_runs.ipynb #5505580f
-def ship(run: Run, folder: str | Path) -> None:
-    "Write what translating needs to `folder`, the weights in half precision: what the package carries in `pretrained/`."
+def ship(run: Run, folder: str | Path, bits: Literal[8, 16] = 16) -> None:
+    "Write what translating needs to `folder`, with so many bits a weight: what the package carries in `pretrained/`."
     from safetensors.torch import save
 
-    folder = Path(folder)
+    folder, weights = Path(folder), run.weights()
     folder.mkdir(parents=True, exist_ok=True)
     run.vocabulary().save(folder)
     with writing(folder / "averaged.safetensors") as file:
-        file.write(save({name: tensor.half() for name, tensor in run.weights().items()}))
+        file.write(save(in_8_bits(weights) if bits == 8 else {name: tensor.half() for name, tensor in weights.items()}))
     write_json(folder / "record.json", run.record())
     write_json(folder / "config.json", run.config)

@@ -15,7 +15,7 @@ import pytest
 from annotated_transformer import cli, grammar
 from annotated_transformer.commands.translate import LONGEST
 from annotated_transformer.files import file_digest
-from annotated_transformer.runs import Run
+from annotated_transformer.runs import Run, ship
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import load_vocabulary
 
@@ -56,6 +56,17 @@ def made(tmp_path_factory, text):
 def copy(made, tmp_path):
     "A copy of the run that a test may damage."
     return shutil.copytree(made / "run", tmp_path / "run")
+
+
+def test_shipped_weights_load_with_8_and_16_bits(made, tmp_path):
+    run, exact = Run.open(made / "run"), load(made / "run").model.state_dict()
+    for bits, steps in ((16, 2**11), (8, 254)):
+        ship(run, tmp_path / str(bits), bits)
+        for name, tensor in load(tmp_path / str(bits)).model.state_dict().items():
+            largest = exact[name].abs().max() if exact[name].dim() < 2 else exact[name].abs().amax(1, keepdim=True)
+            assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1 else 2**11) * 1.001 + 1e-7).all(), name
+    size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
+    assert size[8] < 0.65 * size[16]
 
 
 def fails(arguments, capsys, *named):
