@@ -66,7 +66,7 @@ def test_shipped_weights_load_with_8_and_16_bits(made, tmp_path):
             largest = exact[name].abs().max() if exact[name].dim() < 2 else exact[name].abs().amax(1, keepdim=True)
             assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1 else 2**11) * 1.001 + 1e-7).all(), name
     size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
-    assert size[8] < 0.65 * size[16]
+    assert size[8] < 0.8 * size[16]  # rows of 8 numbers: of wider ones the scale is a smaller part
 
 
 def fails(arguments, capsys, *named):
