@@ -8,13 +8,15 @@ RUNTIME = .venv/.runtime
 DEVELOP = .venv/.develop
 README = README.md
 NB = *
+PAPER =
+LAB_NBS = $(if $(PAPER),build/with_the_paper/nbs,nbs)
 
 RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
 # tests leave figures/ as it is; two processes share the cores, one thread each
 CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_FIGURES="$$PWD/build/figures"
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
 
-.PHONY: help demo test test-all lab export notebooks figures readme docs
+.PHONY: help demo test test-all lab export notebooks figures readme site
 
 help: ## what there is (this list)
 	@sed -n 's/^\([a-z-]*\):.* ## /\1#/p' Makefile | awk -F '#' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -28,10 +30,11 @@ test: $(DEVELOP) ## the checks: every chapter runs, nothing is stale, all tests 
 test-all: $(DEVELOP) ## also the slow ones: chapters' slow cells and tests of minutes
 	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" || status=1; exit $$status
 
-lab: $(DEVELOP) ## read and run the chapters in JupyterLab
+lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: with the paper's own words folded in)
 	@$(RUN) jupytext --quiet --sync nbs/*.ipynb
-	@$(RUN) jupyter trust nbs/*.ipynb > /dev/null
-	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/nbs/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
+	@$(if $(PAPER),$(RUN) python site/original.py '$(PAPER)')
+	@$(RUN) jupyter trust $(LAB_NBS)/*.ipynb > /dev/null
+	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/$(LAB_NBS)/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
 
 export: $(DEVELOP) ## write annotated_transformer/ from the chapters
 	@$(RUN) nbdev_export
@@ -60,8 +63,8 @@ readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@sed -e 's#](\([0-9a-z_]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
 		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
 
-docs: $(DEVELOP) ## the chapters as a website in _docs/ (needs Quarto)
-	@if command -v quarto > /dev/null; then $(RUN) nbdev_docs; else echo "make docs: Quarto is not installed (quarto.org), so nothing was built" >&2; fi
+site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)
+	@$(RUN) python site/build.py $(if $(PAPER),--paper '$(PAPER)')
 
 .venv/.python:
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \

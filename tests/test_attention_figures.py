@@ -3,10 +3,6 @@ import base64
 import itertools
 import json
 import re
-import shutil
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +17,9 @@ from annotated_transformer.attention_figures import (FAINT, FULL, LEAST, MOST, f
 from annotated_transformer.charts import Shown
 from annotated_transformer.files import InputError
 from annotated_transformer.translation import Translator, load
+from browser import Page, browser
 
 SENTENCE = "The cow that my sister could see is old, but it plays."
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -215,55 +211,9 @@ def test_saving(t, tmp_path):
 
 # --- in a browser --------------------------------------------------------------------------------------------------------------------
 
-class Page:
-    "A page in headless Chromium, by its DevTools protocol. It has no network, and `asked` holds the addresses that it asked for."
-
-    def __init__(self, port: int):
-        import websocket
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
-            target = next(t for t in json.load(answer) if t["type"] == "page")
-        self.socket = websocket.create_connection(target["webSocketDebuggerUrl"], suppress_origin=True, timeout=60)
-        self.number, self.asked, self.errors = 0, [], []
-        for domain in ("Page", "Runtime", "Network"):
-            self.call(f"{domain}.enable")
-        self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
-
-    def call(self, method: str, **params) -> dict:
-        self.number += 1
-        self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
-        while (message := json.loads(self.socket.recv())).get("id") != self.number:
-            if message.get("method") == "Network.requestWillBeSent":
-                self.asked.append(message["params"]["request"]["url"])
-            if message.get("method") == "Runtime.exceptionThrown":
-                self.errors.append(message["params"]["exceptionDetails"])
-        assert "error" not in message, message
-        return message["result"]
-
-    def js(self, expression: str):
-        result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
-
-    def mouse(self, kind: str, x: float, y: float, **options):
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **options)
-
-    def click(self, x: float, y: float):
-        self.mouse("mouseMoved", x, y)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.mouse(kind, x, y, button="left", clickCount=1)
-
-    def double_click(self, x: float, y: float):
-        for count in (1, 2):
-            for kind in ("mousePressed", "mouseReleased"):
-                self.mouse(kind, x, y, button="left", clickCount=count)
-
-    def open(self, path: Path):
-        self.call("Page.navigate", url=path.as_uri())
-        for _ in range(600):
-            if self.js("document.readyState === 'complete' && !!window.view"):
-                return self.js(ITEMS)
-            time.sleep(0.1)
-        raise AssertionError("the chart was not drawn")
+def open_chart(page: Page, path: Path):
+    page.open(path.as_uri(), "!!window.view")
+    return page.js(ITEMS)
 
 
 # every mark on the page, at its centre in the window's pixels
@@ -282,23 +232,8 @@ ITEMS = """window.items = async () => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Iterator[Page]:
-    if BROWSER is None:
-        pytest.skip("no browser: install chromium to test the figures in one")
-    profile = tmp_path_factory.mktemp("profile")
-    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking", "disable-component-update",
-             "disable-sync", "remote-debugging-port=0", "window-size=1400,1000", f"user-data-dir={profile}"]
-    process = subprocess.Popen([BROWSER, *(f"--{flag}" for flag in flags), "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        port = profile / "DevToolsActivePort"
-        for _ in range(600):
-            if port.exists() and port.read_text().count("\n"):
-                break
-            assert process.poll() is None, f"{BROWSER} ended with {process.returncode}"
-            time.sleep(0.1)
-        yield Page(int(port.read_text().split()[0]))
-    finally:
-        process.terminate()
-        process.wait(30)
+    with browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page
 
 
 def lines(items: list[dict]) -> set[tuple]:
@@ -308,7 +243,7 @@ def lines(items: list[dict]) -> set[tuple]:
 @pytest.mark.xdist_group("browser")
 def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
     shown = head_view(t, SENTENCE, stack="encoder")
-    page.open(shown.save(tmp_path / "view.html"))
+    open_chart(page, shown.save(tmp_path / "view.html"))
     every = {(r["h"], r["q"], r["k"]) for r in drawn(shown)}
     items = page.js("items()")
     assert lines(items) == every
@@ -355,7 +290,7 @@ def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
 @pytest.mark.xdist_group("browser")
 def test_an_isolated_word_gives_way_to_the_one_pointed_at(t, page, tmp_path):
     shown = figure_4(t, SENTENCE, word="it", heads=[0, 1])
-    page.open(shown.save(tmp_path / "figure_4.html"))
+    open_chart(page, shown.save(tmp_path / "figure_4.html"))
     items = page.js("items()")
     middle = sorted({i["y"] for i in items if i["mark"] == "rect" and "middle" in i})[1]  # below: the second chart
 

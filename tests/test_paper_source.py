@@ -228,3 +228,26 @@ def test_nested_sections(packed):
 def test_unknown_section(packed, capsys):
     assert paper.section("9.9", packed) is None
     assert "abstract, 1, 2, 2.1, 2.1.1, appendix" in one_line(capsys)
+
+
+TABLE = r"""\begin{tabular}{l|cc} \toprule
+\multirow{2}{*}{\vspace{-2mm}System} & \multicolumn{2}{c}{BLEU} \\ \cmidrule{2-3}
+ & EN-DE & {\bf EN-FR} \\ \hline
+ours \cite{we2017} & $10^{2}$ & \textbf{41.8} \\ \specialrule{1pt}{-1pt}{0pt}
+\rule{0pt}{2.0ex}both & \multicolumn{2}{c}{a \& b} \\ \bottomrule
+\end{tabular}"""
+
+
+def test_tables_become_tables():
+    assert paper._table(TABLE, {}).splitlines() == [
+        "| System | BLEU EN-DE | BLEU **EN-FR** |", "|---|---|---|", "| ours [we2017] | $10^{2}$ | **41.8** |", "| both | a & b |  |"]
+
+
+def test_sections_are_given_without_their_subsections(tmp_path):
+    main = tmp_path / "ms.tex"
+    main.write_text(r"""\documentclass{article} \begin{document} \begin{abstract}Short.\end{abstract}
+\section{One} Begins. \subsection{Inner} Goes on. \section*{Extra} Ends. \end{document}""")
+    found = paper.sections(main)
+    assert found == {"abstract": "Short.", "1": "Begins.", "1.1": "Goes on.", "appendix": "**Extra**\n\nEnds."}
+    with pytest.raises(paper.PaperUnavailable):
+        paper.sections(tmp_path / "none.tex")

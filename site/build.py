@@ -1,0 +1,268 @@
+"""Builds the book as a website: python site/build.py [--paper COPY] [--out FOLDER] (`make site` calls it).
+
+The notebooks hold their outputs and nothing is executed. Each becomes a page: directives (`#|`) go, imports are folded into one cell,
+charts become a still picture that a script brings to life, and what a book needs around its chapters is made from them (the index of
+functions, the bibliography with its links, reading times). Scripts, fonts and formulas come from packages that are installed, so that
+the site asks no other host for anything.
+"""
+import argparse
+import base64
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import files
+from pathlib import Path
+
+SITE = Path(__file__).resolve().parent
+ROOT = SITE.parent
+sys.path.insert(0, str(SITE))
+
+import bibliography  # noqa: E402
+import original  # noqa: E402
+from chapters import Chapter, Definition, directives, needs, only_imports, read_chapters, text  # noqa: E402
+
+CHART = "application/vnd.vegalite.v5+json"
+DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
+
+
+def markdown(source: str, **more) -> dict:
+    return {"cell_type": "markdown", "metadata": {}, "source": source, **more}
+
+
+# --- cells ---------------------------------------------------------------------------------------------------------------------------
+
+def about(spec: dict) -> str:
+    "What a chart shows, in a line for those who cannot see it: its title, or what its axes say."
+    found, titles = [], []
+
+    def walk(node):
+        if isinstance(node, dict):
+            if isinstance(node.get("title"), str):
+                (found if "mark" in node or "layer" in node or "vconcat" in node else titles).append(node["title"])
+            for child in node.values():
+                walk(child)
+        elif isinstance(node, list):
+            for child in node:
+                walk(child)
+
+    title = spec.get("title")
+    walk({k: v for k, v in spec.items() if k not in ("config", "datasets", "title")})
+    named = title["text"] if isinstance(title, dict) else title
+    named = " ".join(named) if isinstance(named, list) else named
+    words = [named] if named else found[:1] or list(dict.fromkeys(titles))[:3]
+    return "Chart: " + (", ".join(words) or "see the text")
+
+
+def chart(output: dict, name: str, static: Path) -> dict:
+    "A chart's output as HTML: the still picture; its specification lies beside it for charts.js."
+    spec, png = output["data"][CHART], base64.b64decode("".join(output["data"]["image/png"]))
+    (static / "charts").mkdir(exist_ok=True)
+    (static / "charts" / f"{name}.png").write_bytes(png)
+    (static / "charts" / f"{name}.js").write_text(f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}", encoding="utf-8")
+    size = output.get("metadata", {}).get("image/png", {})
+    shape = "".join(f' {side}="{size[side]}"' for side in ("width", "height") if side in size)
+    words = html.escape(about(spec), quote=True)
+    figure = (f'<figure class="chart" data-chart="{name}" data-about="{words}">'
+              f'<img class="only-still" loading="lazy" src="_static/charts/{name}.png" alt="{words}"{shape}></figure>')
+    return {"output_type": "display_data", "metadata": {}, "data": {"text/html": figure}}
+
+
+def code(cell: dict, stem: str, static: Path) -> dict | None:
+    "A code cell without its directives; None where nothing is left of it."
+    source = re.sub(r"^#\|.*\n?", "", text(cell), flags=re.M).strip("\n")
+    if not source:
+        return None
+    tags = list(cell["metadata"].get("tags", []))
+    told = {}
+    if "solution" in tags:
+        tags, told = ["hide-input"], {"code_prompt_show": "Show a solution", "code_prompt_hide": "Hide the solution"}
+    outputs = [chart(o, f"{stem}-{cell['id']}-{i}", static) if CHART in o.get("data", {}) else o for i, o in enumerate(cell["outputs"])]
+    return {**cell, "source": source, "outputs": outputs, "metadata": {"tags": tags, **({"mystnb": told} if told else {})}}
+
+
+def imports_first(cells: list[dict]) -> list[dict]:
+    "Cells that only import become one folded cell, where the first of them stood."
+    taken = [cell for cell in cells if cell["cell_type"] == "code" and only_imports(cell["source"])]
+    if not taken:
+        return cells
+    whole = {**taken[0], "source": "\n".join(cell["source"] for cell in taken),
+             "metadata": {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Show imports", "code_prompt_hide": "Hide imports"}}}
+    return [whole if cell is taken[0] else cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
+
+
+def named_links(source: str, here: Chapter | None, names: dict[str, tuple[Chapter, Definition]]) -> str:
+    "Names of the package in the prose lead to the cells that define them, when they cannot be mistaken for a word."
+    def link(match: re.Match) -> str:
+        chapter, definition = names.get(match[1].rstrip("()"), (here, None))
+        if definition is None or chapter is here:
+            return match[0]
+        return f'<a href="{chapter.stem}.html#{chapter.module}.{definition.name}"><code>{html.escape(match[1])}</code></a>'
+
+    if source.lstrip().startswith(("#", "```")) or "```" in source:
+        return source
+    return re.sub(r"(?<![\[`])`([A-Za-z]\w*(?:\(\))?)`(?![`\]])", link, source)
+
+
+def one_title(cells: list[dict]) -> list[dict]:
+    "Behind a second heading of the first level (*Checks and experiments*) all headings are a level lower: a page has one title."
+    lower = ""
+    for cell in cells:
+        if cell["cell_type"] == "code" or "```" in cell["source"]:
+            continue
+        lower = "#" if re.search(r"^# ", cell["source"], re.M) else lower
+        cell["source"] = re.sub(r"^(#+ )", rf"{lower}\1", cell["source"], flags=re.M)
+    return cells
+
+
+def facts(chapter: Chapter, chapters: list[Chapter]) -> str:
+    "The line under a chapter's title."
+    before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
+    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "", f"gives {chapter.gives}"]
+    return "{.facts}\n" + " · ".join(filter(None, told))
+
+
+def page(chapter: Chapter, chapters: list[Chapter], names: dict, references: dict, static: Path, paper: original.Paper | None) -> dict:
+    "A chapter's notebook as the site shows it."
+    defined = {}
+    for definition in chapter.definitions:
+        defined.setdefault(definition.cell, []).append(f"{chapter.module}.{definition.name}")
+    cells = []
+    for cell in chapter.nb["cells"][1:]:
+        if cell["id"] == "links":
+            continue
+        if cell["cell_type"] != "code":
+            source = original.beside(text(cell), paper)
+            source = bibliography.linked(named_links(source, chapter, names), references)
+            cells.append({**cell, "source": source.replace("](../figures/", "](figures/")})
+        elif (shown := code(cell, chapter.stem, static)) is not None:
+            anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
+            cells += [markdown(anchors, id=f"{cell['id']}-at")] if anchors else []
+            cells.append(shown)
+    title, _, lead = text(chapter.nb["cells"][0]).partition("\n> ")
+    head = markdown(f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{facts(chapter, chapters)}", id="head")
+    return {**chapter.nb, "cells": [head, *imports_first(one_title(cells))]}
+
+
+# --- pages around the chapters -------------------------------------------------------------------------------------------------------
+
+def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
+    "The README's page, with the table of contents."
+    nb = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
+    cells = []
+    for cell in nb["cells"]:
+        shown = code(cell, "index", static) if cell["cell_type"] == "code" else {**cell, "source": text(cell)}
+        if shown is not None:
+            cells.append({**shown, "source": shown["source"].replace("](../figures/", "](figures/").replace("](../LICENSE)", "](LICENSE)")})
+    title, _, lead = cells[0]["source"].partition("\n> ")
+    cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}"
+    parts = list(dict.fromkeys(chapter.part for chapter in chapters))
+    trees = [(part, [chapter.stem for chapter in chapters if chapter.part == part]) for part in parts] + [("Around the book", extra)]
+    for part, stems in trees:
+        rows = "\n".join(stems)
+        cells.append(markdown(f"```{{toctree}}\n:hidden:\n:caption: {part}\n\n{rows}\n```", id=f"toc-{part[:1]}"))
+    return {**nb, "cells": [*cells, markdown(original.NOTE if paper is None else original.PRIVATE, id="paper")]}
+
+
+def api(chapters: list[Chapter]) -> str:
+    "The index of functions."
+    out = ["# Functions and classes", "", "{.lead}", "Every public name of the package, with a link to the cell that defines it.", ""]
+    for chapter in chapters:
+        if not chapter.definitions:
+            continue
+        rows = [f'<dt><a href="{chapter.stem}.html#{chapter.module}.{d.name}"><code>{html.escape(d.call)}</code></a></dt>'
+                f"<dd>{html.escape(d.about)}</dd>" for d in chapter.definitions]
+        out += [f"## {chapter.module}", "", f"[{chapter.title}]({chapter.path.name}), `from annotated_transformer.{chapter.module} import ...`", "",
+                '<dl class="api">', *rows, "</dl>", ""]
+    return "\n".join(out)
+
+
+def overview(chapters: list[Chapter]) -> str:
+    "Reading times, what each chapter builds on and gives."
+    hours = sum(chapter.minutes for chapter in chapters) / 60
+    out = ["# The chapters at a glance", "", "{.lead}",
+           f"All of it takes about {hours:.0f} hours to read: {WORDS_NOTE}", ""]
+    for part in dict.fromkeys(chapter.part for chapter in chapters):
+        mine = [chapter for chapter in chapters if chapter.part == part]
+        out += [f"## {part}", "", "| chapter | minutes | the paper | builds on | gives |", "|---|--:|---|---|---|"]
+        for chapter in mine:
+            before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
+            out.append(f"| [{chapter.title}]({chapter.path.name}) | {chapter.minutes} | {chapter.section} | {before} | {chapter.gives} |")
+        out.append("")
+    return "\n".join(out)
+
+
+WORDS_NOTE = "200 words or 20 lines of code a minute, folded cells not counted."
+
+
+# --- the whole -----------------------------------------------------------------------------------------------------------------------
+
+def mathjax() -> Path:
+    "MathJax's folder in the package that brings it."
+    (script,) = [file for file in files("sphinx-mathjax-offline") if file.name == "tex-chtml-full.js"]
+    return Path(script.locate()).parent
+
+
+def put_static(static: Path) -> None:
+    from annotated_transformer.charts import script
+    shutil.copytree(SITE / "static", static, dirs_exist_ok=True)
+    (static / "vega.js").write_text(f"(() => {{{script()}\n}})()", encoding="utf-8")  # its names are not the page's
+    fonts = "output/chtml/fonts"
+    shutil.copytree(mathjax() / fonts, static / "mathjax" / fonts)
+    shutil.copy(mathjax() / "tex-chtml-full.js", static / "mathjax")
+
+
+def write_sources(source: Path, paper: original.Paper | None) -> None:
+    "Everything that Sphinx reads, in the folder `source`."
+    nbs, static, chapters = ROOT / "nbs", source / "_static", read_chapters(ROOT / "nbs")
+    put_static(static)
+    shutil.copy(SITE / "conf.py", source)
+    shutil.copy(ROOT / "LICENSE", source)
+    shutil.copytree(ROOT / "figures", source / "figures")
+    for svg in (source / "figures").rglob("*.svg"):
+        svg.write_text(DARK.sub("", svg.read_text(encoding="utf-8")), encoding="utf-8")
+    for folder in (source / "results", source / "extra" / "results"):
+        shutil.copytree(nbs / "results", folder)
+    unique: dict[str, list] = {}
+    for chapter in chapters:
+        for definition in chapter.definitions:
+            unique.setdefault(definition.name, []).append((chapter, definition))
+    names = {name: found[0] for name, found in unique.items() if len(found) == 1 and re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name)}
+    references = bibliography.read(SITE / "references.bib")
+    for chapter in chapters:
+        made = page(chapter, chapters, names, references, static, paper)
+        (source / chapter.path.name).write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+    pages = {path.stem: path.read_text(encoding="utf-8").replace("../../nbs/", "") for path in sorted((SITE / "pages").glob("*.md"))}
+    for stem in ("CONTRIBUTING", "CHANGELOG"):
+        pages[stem.lower()] = (ROOT / f"{stem}.md").read_text(encoding="utf-8").replace("](nbs/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
+    pages |= {"api": api(chapters), "overview": overview(chapters), "references": bibliography.page(references, chapters)}
+    for stem, words in pages.items():
+        (source / f"{stem}.md").write_text(bibliography.linked(words, references) if stem != "references" else words, encoding="utf-8")
+    order = [stem for stem in ("overview", "notation", "glossary", "api", "references", "contributing", "changelog")]
+    (source / "index.ipynb").write_text(json.dumps(front(nbs, chapters, order, static, paper), ensure_ascii=False), encoding="utf-8")
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    arguments.add_argument("--paper", type=Path, help="your copy of the paper's source: an archive, a folder or a .tex file")
+    arguments.add_argument("--out", type=Path, default=ROOT / "build" / "site")
+    given = arguments.parse_args()
+    paper = original.Paper(given.paper) if given.paper else None
+    source, out = ROOT / "build" / "site_source", given.out
+    for folder in (source, out):
+        shutil.rmtree(folder, ignore_errors=True)
+    source.mkdir(parents=True)
+    write_sources(source, paper)
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", source.with_name("site_doctrees"), source, out]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])})
+    if done.returncode == 0:
+        (out / ".nojekyll").touch()
+        print(f"{out / 'index.html'}: {len(list(out.glob('*.html')))} pages")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The chapters as the site needs them: their parts and order, what each defines, builds on and gives, and how long it takes to read."""
+import ast
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+PACKAGE = "annotated_transformer"
+WORDS, LINES = 200, 20  # read in a minute, of prose and of code that is not folded
+WORKSHOP = "94"  # chapters from this number on are used everywhere, so that to build on them says nothing
+
+
+def text(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def directives(source: str) -> dict[str, str]:
+    "The `#|` lines of a cell: {'default_exp': 'attention'}."
+    return dict(re.findall(r"^#\| ?(\w+):? ?(.*)$", source, re.M))
+
+
+def parsed(source: str) -> list[ast.stmt]:
+    "The statements of a cell; a cell with magics has none."
+    try:
+        return ast.parse(source).body
+    except SyntaxError:
+        return []
+
+
+def only_imports(source: str) -> bool:
+    body = parsed(source)
+    return bool(body) and all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in body)
+
+
+@dataclass(frozen=True)
+class Definition:
+    "A public name of the package and the cell that defines it."
+    name: str
+    call: str  # `attention(query, key, value, mask=None, dropout=None)`
+    about: str  # the first line of its docstring
+    cell: str
+
+
+def call(node: ast.FunctionDef | ast.ClassDef) -> str:
+    "How it is called, without annotations; a class as its `__init__`, a dataclass as its fields."
+    if isinstance(node, ast.FunctionDef):
+        function = ast.FunctionDef(**{f: getattr(node, f) for f in ast.FunctionDef._fields})
+        arguments = ast.parse(ast.unparse(function.args) and f"lambda {bare(function.args)}: 0").body[0].value.args if bare(function.args) else None
+        return f"{node.name}({ast.unparse(arguments) if arguments else ''})"
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef) and child.name == "__init__":
+            return node.name + re.sub(r"^__init__\((self(, )?)?", "(", call(child))
+    fields = [child.target.id for child in node.body if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name)]
+    return f"{node.name}({', '.join(fields)})" if node.decorator_list and fields else node.name
+
+
+def bare(arguments: ast.arguments) -> str:
+    "The arguments' source without annotations."
+    copy = ast.parse(f"def f({ast.unparse(arguments)}): pass").body[0].args
+    every = [*copy.posonlyargs, *copy.args, *copy.kwonlyargs, *filter(None, (copy.vararg, copy.kwarg))]
+    for argument in every:
+        argument.annotation = None
+    return ast.unparse(copy)
+
+
+def first_line(node: ast.AST) -> str:
+    return (ast.get_docstring(node) or "").strip().split("\n")[0]
+
+
+@dataclass(frozen=True)
+class Chapter:
+    path: Path
+    part: str
+    gives: str  # as the map of chapters says it
+    section: str  # the paper's part
+
+    @cached_property
+    def nb(self) -> dict:
+        return json.loads(self.path.read_text(encoding="utf-8"))
+
+    @property
+    def stem(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def title(self) -> str:
+        return text(self.nb["cells"][0]).split("\n")[0].removeprefix("# ")
+
+    @cached_property
+    def code(self) -> list[dict]:
+        return [cell for cell in self.nb["cells"] if cell["cell_type"] == "code"]
+
+    @cached_property
+    def module(self) -> str | None:
+        return next((found["default_exp"] for cell in self.code if "default_exp" in (found := directives(text(cell)))), None)
+
+    @cached_property
+    def definitions(self) -> list[Definition]:
+        found = []
+        for cell in self.code:
+            if "export" not in directives(text(cell)):
+                continue
+            for node in parsed(text(cell)):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                    found.append(Definition(node.name, call(node), first_line(node), cell["id"]))
+                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
+                    found.append(Definition(node.targets[0].id, node.targets[0].id, "", cell["id"]))
+        return found
+
+    @cached_property
+    def imports(self) -> set[str]:
+        "The package's modules that this chapter's code takes names from."
+        nodes = [node for cell in self.code for node in parsed(text(cell))]
+        return {node.module.removeprefix(f"{PACKAGE}.") for node in nodes
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}.")}
+
+    @cached_property
+    def minutes(self) -> int:
+        prose = sum(len(text(cell).split()) for cell in self.nb["cells"] if cell["cell_type"] == "markdown")
+        seen = [cell for cell in self.code if not {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))]
+        lines = sum(len([line for line in text(cell).splitlines() if line and not line.startswith("#|")]) for cell in seen)
+        return max(1, round(prose / WORDS + lines / LINES))
+
+
+def read_chapters(nbs: Path) -> list[Chapter]:
+    "All chapters in the order of their numbers, with their parts as index.ipynb's map names them."
+    index = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
+    rows = {}
+    part = ""
+    for line in "\n".join(text(cell) for cell in index["cells"]).splitlines():
+        if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
+            part = heading[1]
+        elif row := re.match(r"\| \[.+?\]\((\w+)\.ipynb\) \| (.*?) \| (.*?) \|$", line):
+            rows[row[1]] = (part, row[3], row[2])
+    paths = sorted(nbs.glob("[0-9]*.ipynb"))
+    if missing := [path.name for path in paths if path.stem not in rows]:
+        raise SystemExit(f"index.ipynb's map of chapters has no row for {', '.join(missing)}")
+    return [Chapter(path, *rows[path.stem]) for path in paths]
+
+
+def needs(chapter: Chapter, chapters: list[Chapter]) -> list[Chapter]:
+    "The chapters before it that this one builds on."
+    return [c for c in chapters if c.module in chapter.imports and c.stem < min(chapter.stem, WORKSHOP)]
+
+
+def anchor(title: str) -> str:
+    "The anchor of a heading on the site is JupyterLab's, so that a link with # leads to the same place here and there."
+    return re.sub(r"\s", "-", title.strip())

@@ -1,0 +1,46 @@
+"""Sphinx's settings for the book. site/build.py copies this file beside the pages that it makes, and builds there."""
+project = "Attention Is All You Need, annotated"
+author = "The annotated-transformer developers"
+copyright = "2026 onwards, the annotated-transformer developers"
+language = "en"
+
+extensions = ["myst_nb"]
+exclude_patterns = ["extra", "figures", "results", "_static"]
+nb_execution_mode = "off"  # the notebooks hold their outputs
+nb_code_prompt_show = "Show {type}"
+nb_code_prompt_hide = "Hide {type}"
+nb_merge_streams = True
+myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+myst_heading_slug_func = "chapters.anchor"
+suppress_warnings = ["myst.header"]  # a chapter may go from a title to a third-level heading inside a folded part
+
+html_theme = "sphinx_book_theme"
+html_title = project
+html_static_path = ["_static"]
+html_extra_path = ["extra"]
+html_favicon = "_static/favicon.svg"
+html_css_files = ["book.css"]
+html_js_files = [("charts.js", {"defer": "defer"})]
+html_context = {"default_mode": "auto"}
+html_copy_source = html_show_sourcelink = False
+html_last_updated_fmt = None
+mathjax_path = "mathjax/tex-chtml-full.js"
+mathjax3_config = {"options": {"enableMenu": False}, "chtml": {"scale": 0.96}}
+pygments_style = "a11y-high-contrast-light"
+html_theme_options = {
+    "repository_url": "https://github.com/annotated-transformer/annotated-transformer",
+    "repository_branch": "main",
+    "path_to_docs": "nbs",
+    "use_issues_button": True,
+    "use_repository_button": True,
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "home_page_in_toc": True,
+    "show_toc_level": 2,
+    "show_navbar_depth": 1,
+    "toc_title": "In this chapter",
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+

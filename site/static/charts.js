@@ -1,0 +1,33 @@
+// Still pictures become charts that answer to the pointer, each when it comes near the screen. Without scripts the pictures stay.
+window.charts = {};
+const here = new URL(".", document.currentScript.src).href;
+const loaded = {};
+
+function load(name) {
+  return loaded[name] ??= new Promise((done, failed) => {
+    const script = document.createElement("script");
+    Object.assign(script, {src: here + name, onload: done, onerror: failed});
+    document.head.append(script);
+  });
+}
+
+async function draw(figure) {
+  const name = figure.dataset.chart, dark = document.documentElement.dataset.theme === "dark";
+  await load("vega.js");
+  await load(`charts/${name}.js`);
+  const place = document.createElement("div"), spec = structuredClone(window.charts[name]);
+  const shown = await vegaEmbed(place, spec, {renderer: "svg", actions: false, ast: false, theme: dark ? "dark" : undefined});
+  figure.view?.finalize();
+  figure.view = shown.view;
+  for (const input of place.querySelectorAll("input, select")) input.setAttribute("aria-label", input.name || "choose");
+  for (const svg of place.querySelectorAll("svg.marks")) svg.setAttribute("aria-label", figure.dataset.about);
+  figure.replaceChildren(place);
+}
+
+const near = new IntersectionObserver(seen => {
+  for (const {target, isIntersecting} of seen) if (isIntersecting) { near.unobserve(target); draw(target); }
+}, {rootMargin: "400px"});
+document.querySelectorAll("figure.chart").forEach(figure => near.observe(figure));
+
+new MutationObserver(() => document.querySelectorAll("figure.chart").forEach(figure => figure.view && draw(figure)))
+  .observe(document.documentElement, {attributes: true, attributeFilter: ["data-theme"]});

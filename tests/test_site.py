@@ -1,0 +1,218 @@
+"""The site in a browser with the network cut: pages without errors, links that lead somewhere, narrow screens, accessibility.
+
+The site is built once. `make test` looks at a few pages of each kind, `make test-all` at every one.
+"""
+import functools
+import html.parser
+import http.server
+import importlib.resources
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlparse
+
+import pytest
+
+from browser import Page, browser
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 3_000_000  # bytes of a page
+FEW = ["index", "10_attention", "60_attention_figures", "90_results", "notation", "api", "references", "search"]
+pytestmark = pytest.mark.xdist_group("site")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    if os.environ.get("ANNOTATED_SITE"):  # one that is built already
+        return Path(os.environ["ANNOTATED_SITE"])
+    out = tmp_path_factory.mktemp("site")
+    made = subprocess.run([sys.executable, ROOT / "site" / "build.py", "--out", out], text=True, capture_output=True, cwd=ROOT,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert made.returncode == 0, made.stderr
+    assert "WARNING" not in made.stderr and "ERROR" not in made.stderr, made.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def address(site) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def page(address, tmp_path_factory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile"), local=True) as page:
+        yield page
+
+
+def pages(site: Path, every: bool) -> list[str]:
+    names = sorted(path.stem for path in site.glob("*.html"))
+    return names if every else [name for name in FEW if name in names]
+
+
+SCOPES = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["few", "every"])
+
+
+# --- files ---------------------------------------------------------------------------------------------------------------------------
+
+class Links(html.parser.HTMLParser):
+    "What a page links to and loads, and the ids that it has."
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.links, self.loads, self.ids = [], [], set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.ids.update(filter(None, (given.get("id"), given.get("name") if tag == "a" else None)))
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        elif tag in ("script", "img", "link", "iframe", "source") and given.get("rel") != "canonical":
+            self.loads += filter(None, (given.get("src"), given.get("href") if tag == "link" else None))
+
+
+def test_every_link_leads_somewhere(site):
+    read = {path.name: Links(path) for path in site.glob("*.html")}
+    dead = []
+    for name, found in read.items():
+        for link in found.links + found.loads:
+            to = urlparse(urljoin(name, link))
+            if to.scheme:
+                continue
+            target = unquote(to.path) or name
+            if not (site / target).is_file():
+                dead.append(f"{name}: {link}")
+            elif to.fragment and target in read and unquote(to.fragment) not in read[target].ids and to.fragment != "":
+                dead.append(f"{name}: {link} (no such heading)")
+    assert not dead, "\n".join(dead[:40])
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    away = {link for path in site.glob("*.html") for link in Links(path).loads if urlparse(urljoin("x/", link)).netloc}
+    assert not away, away
+
+
+def test_no_page_is_large(site):
+    large = {path.name: path.stat().st_size for path in site.glob("*.html") if path.stat().st_size > LIMIT}
+    assert not large, large
+
+
+def test_directives_and_imports_are_out_of_view(site):
+    for path in site.glob("[0-9]*.html"):
+        words = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
+        assert not re.search(r"^#\| ?(?:export|hide|default_exp)", words, re.M), path.name
+
+
+def test_every_public_function_is_in_the_index(site):
+    listed = Links(site / "api.html").links
+    for module in ("attention.attention", "model.Transformer", "decoding.beam_search", "training.train"):
+        assert any(link.endswith(f"#{module}") for link in listed), module
+    assert "beam_search(" in (site / "api.html").read_text(encoding="utf-8")
+
+
+# --- in a browser --------------------------------------------------------------------------------------------------------------------
+
+DRAWN = """[...document.querySelectorAll('figure.chart')].every(f => f.view) && !document.querySelector('mjx-merror')
+    && (!document.querySelector('span.math, div.math') || !!document.querySelector('mjx-container'))"""
+
+
+@SCOPES
+def test_pages_load_without_an_error(site, address, page, every):
+    page.size(1400)
+    times = {}
+    for name in pages(site, every):
+        page.errors.clear()
+        page.asked.clear()
+        page.open(f"{address}{name}.html")
+        times[name] = page.js("Math.round(performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1)")
+        page.js("document.querySelectorAll('figure.chart').forEach(f => draw(f)), 0")
+        for _ in range(600):
+            if page.js(DRAWN):
+                break
+            time.sleep(0.1)
+        assert page.js(DRAWN), f"{name}: a chart or a formula was not drawn: {page.js('document.querySelector(`mjx-merror`)?.textContent')}"
+        assert page.errors == [], f"{name}: {json.dumps(page.errors)[:600]}"
+        assert not [url for url in page.asked if not url.startswith((address, "data:", "blob:"))], name
+    print(f"\nfirst view, milliseconds: median {sorted(times.values())[len(times) // 2]}, slowest {max(times, key=times.get)} {max(times.values())}")
+
+
+# what is wider than the screen and is no code, no formula and no wide table (these scroll in a box of their own)
+SPILLS = """(() => { const wide = document.documentElement.scrollWidth;
+    const found = wide > innerWidth ? ['page ' + wide] : [];
+    for (const e of document.querySelectorAll('.bd-article *')) {
+        if (e.closest('pre, mjx-container, div.math, details:not([open]), .vega-embed')) continue;
+        const table = e.querySelector(':scope > table, :scope > .table');
+        if (e.scrollWidth > e.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.clientWidth > 0
+            && !(table && [...table.rows].some(row => row.cells.length > 3))) found.push(e.tagName + '.' + e.className + ' ' + e.scrollWidth);
+    }
+    return found; })()"""
+
+
+@SCOPES
+def test_a_narrow_screen_scrolls_nothing_but_code_and_wide_tables(site, address, page, every):
+    page.size(400, 800)
+    spilled = {}
+    for name in pages(site, every):
+        page.open(f"{address}{name}.html")
+        if found := page.js(SPILLS):
+            spilled[name] = found
+    assert not spilled, spilled
+
+
+@SCOPES
+def test_no_code_leaves_its_box(site, address, page, every):
+    page.size(1400)
+    for name in pages(site, every):
+        page.open(f"{address}{name}.html")
+        wide = page.js("[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 80))")
+        assert not wide, f"{name}: {wide}"
+
+
+@SCOPES
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_contrast_and_headings(site, address, page, theme, every):
+    axe = (importlib.resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    page.size(1400)
+    page.open(f"{address}index.html")
+    page.js(f"localStorage.setItem('mode', '{theme}'), localStorage.setItem('theme', '{theme}'), 0")
+    found = {}
+    for name in pages(site, every):
+        page.open(f"{address}{name}.html")
+        page.js(axe + ";0")
+        rules = ["color-contrast", "heading-order", "page-has-heading-one", "empty-heading", "image-alt", "link-name"]
+        where = {"include": [[".bd-main"]], "exclude": [["div.highlight"]] if every else []}  # all code has the same colours
+        result = page.js(f"axe.run({json.dumps(where)}, {{runOnly: {json.dumps(rules)}}})"
+                         ".then(r => r.violations.map(v => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 160), v.nodes[0].failureSummary]))")
+        if result:
+            found[name] = result
+    assert not found, json.dumps(found, indent=1)[:3000]
+
+
+def test_the_search_finds(site, address, page):
+    page.size(1400)
+    page.open(f"{address}search.html?q=warm-up", "document.querySelector('#search-results li')")
+    assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('24_optimizer'))")
+
+
+def test_a_chart_is_alive(site, address, page):
+    page.size(1400)
+    page.open(f"{address}10_attention.html")
+    page.js("document.querySelector('figure.chart').scrollIntoView()")
+    for _ in range(200):
+        if page.js("!!document.querySelector('figure.chart svg.marks')"):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the first chart stayed a picture")
