@@ -27,10 +27,10 @@ from torch import Tensor
 from ..attention import recording
 from ..batching import batch_indices, pad
 from ..corpora import Corpus
-from ..files import InputError, file_digest, read_json, write_json
+from ..files import InputError, file_digest, read_json
 from ..grammar import Example, examples, n_words
 from ..model import END, START, Transformer
-from ..runs import make_record, run_program
+from ..records import make_record, run_program, write_record
 from ..translation import Translator, load
 from ..vocabulary import WORD_START, Vocabulary, spaced
 
@@ -401,8 +401,7 @@ def main(argv: list[str] | None = None) -> None:
             seed: of the untrained model, and of what is drawn
         """
         record = measure_run(run, data, split, sentences, seed)
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / f"{record['name']}.json", record)
+        write_record(out / f"{record['name']}.json", record)
         for name, summary in record["metrics"]["sets"].items():
             for key, f in summary["found"].items():
                 print(f"{name}: {key}: layer {f['layer'] + 1}, head {f['head'] + 1}: {f['value']:.2f}; best untrained {f['untrained']:.2f}")

@@ -382,13 +382,11 @@ def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, d
 # %% ../../nbs/40_why_self_attention.ipynb #c4042fc5
 def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: dict, seconds: dict[str, float]) -> None:
     "Write a record for each layer to the folder `out`."
-    from annotated_transformer.files import write_json
-    from annotated_transformer.runs import make_record
+    from annotated_transformer.records import make_record, write_record
 
-    out.mkdir(parents=True, exist_ok=True)
     for name, found in passes.items():
         record = "_".join(["complexity", *re.findall(r"\w+", name.lower()), device])
-        write_json(out / f"{record}.json", make_record(
+        write_record(out / f"{record}.json", make_record(
             record, "complexity", row=ROWS.get("self-attention" if name == FORMED else name), data={"name": "random"},
             config={"layer": name, **config, "device": device}, seed=0, seconds=seconds[name], metrics={"passes": found}))
 
