@@ -1,0 +1,244 @@
+"""The comparison of systems, on tiny models: rules that are fair, a plan that is stopped and goes on, and records that hold what the claims ask for."""
+import time
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from annotated_transformer import architectures
+from annotated_transformer.batching import encode_corpus
+from annotated_transformer.commands import train as train_command
+from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.experiments import costs
+from annotated_transformer.experiments import rivals_measured as module
+from annotated_transformer.experiments.rivals_measured import Job, Place, Settings, System
+from annotated_transformer.experiments.verdicts import read_claims
+from annotated_transformer.model import BASE, PAD
+from annotated_transformer.records import read_record, write_record
+from annotated_transformer.training import PAPER
+from annotated_transformer.vocabulary import BytePairVocabulary
+
+RULES = module.read_rules()
+
+
+@dataclass(frozen=True)
+class MeanConfig:
+    "Each target position reads the mean of the source."
+
+    vocab_size: int = 300
+    d_model: int = 16
+
+
+class Matrix(nn.Embedding):
+    def logits(self, hidden):
+        return hidden @ self.weight.T
+
+
+class Mean(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.embedding = config, Matrix(config.vocab_size, config.d_model)
+
+    def encode(self, src):
+        return self.embedding(src), (src != PAD)[:, None, None, :]
+
+    def decode(self, tgt, memory, mask):
+        there = mask[:, 0, 0, :, None]
+        return self.embedding(tgt) + (memory * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)
+
+    def forward(self, src, tgt):
+        return self.embedding.logits(self.decode(tgt, *self.encode(src)))
+
+
+architectures.register("mean", MeanConfig, Mean)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    corpus = grammar_corpus(tmp_path / "data", train=120, dev=6, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    tiny = replace(BASE, vocab_size=300, n_layers=1, d_model=16, d_ff=16, n_heads=2, d_k=8, d_v=8)
+    monkeypatch.setitem(train_command.PRESETS, "tiny-transformer", (tiny, PAPER))
+    return Place({"de": tmp_path / "data", "fr": tmp_path / "data"}, tmp_path / "runs", tmp_path / "out")
+
+
+SMALL = RULES._replace(
+    test_set="test", training=RULES.training | {"batch_tokens": 300, "steps": 4, "warmup_steps": 2, "save_every": 2, "keep": 2},
+    trials=RULES.trials | {"steps": 2, "warmup_steps": 1, "save_every": 2, "keep": 1, "peaks": [1e-3, 1e-2]},
+    systems={"transformer": System("transformer", "tiny-transformer", "Transformer (base model)", {"de": [0, 1], "fr": [0]}),
+             "recurrent": System("recurrent", "mean", "GNMT + RL", {"de": [0], "fr": [0]}, {"optimizer": "sgd", "clip_norm": 1.0, "peak": 0.1}),
+             "absent": System("absent", "no-such-kind", "ByteNet", {"de": [0]})})
+
+
+def test_the_rules_are_whole():
+    from annotated_transformer import paper
+
+    rows = {line[0].replace("*", "") for line in paper.printed(2)[0]}
+    for system in RULES.systems.values():
+        assert system.row in rows and system.seeds["de"][0] == 0 and RULES.trials["seed"] not in system.seeds["de"]
+        found = RULES.candidates(system)
+        assert len(set(map(str, found))) == len(found) and [s.peak for s in found[:3]] == RULES.trials["peaks"]
+    assert [len(RULES.systems[name].seeds["de"]) for name in ("transformer", "recurrent", "convolutional")] == [3, 3, 3]
+    for trial in (True, False):
+        training = module.training_of(RULES, Settings("nesterov", 0.1, 0.25), 64, 3, trial)
+        assert training.seed == 3 and training.optimizer == "nesterov" and training.clip_norm == 0.1 and training.steps % training.save_every == 0
+
+
+def test_systems_that_are_there_are_of_equal_size():
+    "Outside the tables of symbols, to 5%, as far as the package has them."
+    found = {system.name: system for system in module.there(RULES)}
+    if not found:
+        pytest.skip("no rival is in the package yet")
+    from annotated_transformer.rivals.base import OWN, body_parameters
+
+    sizes = {name: body_parameters(train_command.preset_named(system.config)[0]) for name, system in found.items()}
+    assert max(sizes.values()) / min(sizes.values()) < 1.05
+    for name, system in found.items():
+        if system.own:
+            assert system.own == OWN[system.config]
+        assert not getattr(train_command.preset_named(system.config)[0], "pre_norm", False)
+
+
+def test_the_plan_in_many_sittings(place, monkeypatch):
+    "Each ends after its first job: every record is written, and none twice."
+    order, write, sittings = [], module.write_record, 0
+    monkeypatch.setattr(module, "write_record", lambda path, record: (order.append(path.stem), write(path, record)))
+    perform, judge, clock, real = module.perform, module.judge, [0.0], time.monotonic
+    until = real() + 3600
+
+    def then_time_is_up(do):
+        def doing(*arguments):
+            done = do(*arguments)
+            clock[0] = 7200.0
+            return done
+        return doing
+
+    monkeypatch.setattr(module, "perform", then_time_is_up(perform))
+    monkeypatch.setattr(module, "judge", then_time_is_up(judge))
+    monkeypatch.setattr(module.time, "monotonic", lambda: real() + clock[0])
+    while not module.do_next(SMALL, Place(place.data, place.runs, place.out, until=until)):
+        clock[0], sittings = 0.0, sittings + 1
+        assert sittings < 40
+    here = SMALL._replace(systems={name: s for name, s in SMALL.systems.items() if name != "absent"})
+    assert sorted(order) == sorted(line.split()[1] for line in module.planned(here, place.out)) and sittings >= len(order) - 1
+
+
+@pytest.fixture
+def done(place, monkeypatch):
+    order, write = [], module.write_record
+    monkeypatch.setattr(module, "write_record", lambda path, record: (order.append(path.stem), write(path, record)))
+    assert module.do_next(SMALL, place)
+    return place, order
+
+
+def test_records_in_order(done, capsys):
+    place, order = done
+    stages = [0 if name.startswith("rival_trial_") else 2 if name.startswith("rival_test_") else 1 for name in order]
+    assert stages == sorted(stages) and len(order) == len(set(order)) == 2 + 5 + 3 + 2 + 1 + 5 + 1
+    trials = {name: read_record(place.out / f"{name}.json") for name in order if name.startswith("rival_trial_recurrent")}
+    best = min(trials.values(), key=lambda r: r["metrics"]["perplexity/dev"])
+    run = read_record(place.out / "rival_recurrent_seed0.json")
+    assert run["config"]["settings"] == best["config"]["settings"] and run["config"]["kind"] == "mean"
+    assert run["config"]["training"]["optimizer"] == run["config"]["settings"]["optimizer"]
+    before = {path: path.stat().st_mtime_ns for path in place.out.iterdir()}
+    assert module.do_next(SMALL, place) and before == {path: path.stat().st_mtime_ns for path in place.out.iterdir()}  # nothing twice
+
+
+def test_records_have_what_claims_and_tables_ask_for(done):
+    place, _ = done
+    run, test, both = (read_record(place.out / f"rival_{name}.json") for name in ("transformer_seed1", "test_transformer_seed1", "ensemble_transformer"))
+    asked = {side["value"].removeprefix("metrics.") for claim in read_claims()["claim"] if claim["judge"] == "margin"
+             for side in (claim["better"], claim["worse"]) if side["record"].startswith("rival_") and "_seed" in side["record"]}
+    assert asked and asked <= set(run["metrics"])
+    assert {"parameters", "flops", "sequential_steps", "target_tokens", "perplexity/dev", "chrf/dev"} <= set(run["metrics"])
+    assert [("sacrebleu" in line, line["step"]) for line in run["curve"]] == [(True, 2), (True, 4)]
+    assert "sacrebleu/test" in test["metrics"] and "sacrebleu/test" not in run["metrics"] and not any("test" in e["set"] for e in run["evaluations"])
+    assert both["config"]["members"] == ["rival_transformer_seed0", "rival_transformer_seed1"] and "sacrebleu/dev" in both["metrics"]
+    assert both["metrics"]["parameters"] == 2 * run["metrics"]["parameters"]
+
+
+def test_equal_tokens(done):
+    "Every system has seen the same number of target tokens with the same seed."
+    place, _ = done
+    seen = {read_record(place.out / f"rival_{name}_seed0.json")["metrics"]["target_tokens"] for name in ("transformer", "recurrent")}
+    assert len(seen) == 1
+
+
+def test_a_trial_that_is_no_number_is_given_up(place):
+    system = SMALL.systems["transformer"]
+    assert module.perform(Job(system, "de", 1000, Settings("sgd", 0.0, 1e30), trial=True), SMALL, place)
+    record = read_record(place.out / "rival_trial_transformer_sgd_1e+30.json")
+    assert record["status"] == "abandoned" and record["reason"] and record["task"] == "rival"
+    rules = SMALL._replace(trials=SMALL.trials | {"peaks": []})
+    with pytest.raises(module.InputError, match="every trial was given up"):
+        module.chosen(rules, system._replace(own={"optimizer": "sgd", "clip_norm": 0.0, "peak": 1e30}), _only(place.out, record))
+
+
+def _only(out, record):
+    "The same end for each of the candidates."
+    for factor in (0.5, 2):
+        name = f"rival_trial_transformer_sgd_{factor * 1e30:g}"
+        write_record(out / f"{name}.json", record | {"name": name})
+    return out
+
+
+def test_a_job_that_another_process_has_is_left_to_it(place):
+    place.out.mkdir()
+    done = []
+    with module.taken(place.runs / ".a.lock") as mine, module.taken(place.runs / ".a.lock") as again:
+        assert mine and not again
+        assert not module.work_on(["a", "b"], lambda i: (done.append(i), (place.out / "b.json").write_text("{}"))[0], place)
+    assert done == [1]
+
+
+def test_the_clock(tmp_path, monkeypatch, place):
+    rules = SMALL._replace(throughput={"lengths": [4, 8], "tokens": 16, "rounds": 1})
+    module.time_updates(rules, "cpu", tmp_path)
+    record = read_record(tmp_path / "rival_speed_cpu.json")
+    assert {(line["system"], line["n"], line["batch"]) for line in record["metrics"]["updates"]} == {
+        (name, n, 16 // n) for name in ("transformer", "recurrent") for n in (4, 8)}
+    assert all(record["metrics"][f"seconds/transformer/{n}"] > 0 for n in (4, 8))
+
+
+def test_flops_of_a_batch_with_padding():
+    "The Transformer as it is trained computes nothing on padding, but for the scores of attention."
+    c = replace(BASE, vocab_size=50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+    src, tgt = costs.sentences(50, 2, 6)
+    padded = src.clone(), tgt.clone()
+    padded[0][1, 3:], padded[1][1, 4:] = PAD, PAD  # three of the twelve symbols less, on each side
+    full, part = (costs.update_flops(architectures.build(c), *pair) for pair in ((src, tgt), padded))
+    projection, feed_forward = c.d_model * c.n_heads * c.d_k, 2 * c.d_model * c.d_ff
+    of_src = c.n_layers * (4 * projection + feed_forward + 2 * projection)  # the last two: keys and values for the decoder
+    of_tgt = c.n_layers * (6 * projection + feed_forward) + c.vocab_size * c.d_model
+    assert full - part == 3 * 2 * 3 * (of_src + of_tgt)
+
+
+def test_lstms_closed_form_at_other_sizes():
+    for kind, gates in ((nn.LSTM, 4), (nn.GRU, 3)):
+        class Net(Mean):
+            def __init__(self, config):
+                super().__init__(config)
+                self.layer = kind(16, 16, num_layers=2, batch_first=True)
+
+            def encode(self, src):
+                return self.layer(self.embedding(src))[0], (src != PAD)[:, None, None, :]
+
+        n, batch = 5, 3
+        expected = 3 * 2 * batch * n * (2 * gates * (16 + 16) * 16 + 300 * 16)
+        assert costs.update_flops(Net(MeanConfig()), *costs.sentences(300, batch, n)) == expected
+
+
+@pytest.mark.parametrize("options, word", [(["next", "--minutes", "0"], "--minutes 0"), (["throughput", "--device", "cuda"], "--device cuda")])
+def test_wrong_options_are_one_line(options, word, capsys, tmp_path):
+    if "cuda" in options and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(SystemExit) as end:
+        module.main([*options, "--out", str(tmp_path), "--folder", str(tmp_path / "runs")])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and word in said and said.count("\n") == 1 and not any(tmp_path.iterdir())
+
+
+def test_the_plan_lists_every_record(capsys, tmp_path):
+    module.main(["plan", "--out", str(tmp_path)])
+    assert all(line.startswith("missing rival_") for line in capsys.readouterr().out.splitlines() if line)
