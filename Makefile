@@ -16,7 +16,7 @@ RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
 CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_FIGURES="$$PWD/build/figures"
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
 
-.PHONY: help demo test test-all lab export notebooks figures readme site
+.PHONY: help demo test test-all lab exercises export notebooks figures readme site
 
 help: ## what there is (this list)
 	@sed -n 's/^\([a-z-]*\):.* ## /\1#/p' Makefile | awk -F '#' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -35,6 +35,9 @@ lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: wit
 	@$(if $(PAPER),$(RUN) python site/original.py '$(PAPER)')
 	@$(RUN) jupyter trust $(LAB_NBS)/*.ipynb > /dev/null
 	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/$(LAB_NBS)/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
+
+exercises: $(DEVELOP) ## write exercises/, a learner's copy of the chapters without the solutions
+	@$(RUN) python .ci/exercises.py
 
 export: $(DEVELOP) ## write annotated_transformer/ from the chapters
 	@$(RUN) nbdev_export

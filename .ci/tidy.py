@@ -1,8 +1,8 @@
 """Folds what a reader need not see, and links every chapter to its neighbours: python .ci/tidy.py (make notebooks calls it).
 
-Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those that carry the tag `hide-input`. JupyterLab
-folds a cell by its metadata `jupyter.source_hidden`, MyST-NB and Jupyter Book by that tag, so a folded cell has both. A chapter ends on
-one line of links: the chapter before it, the contents, the chapter after it, in the order of their numbers. Only what is not so yet is
+Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those that carry the tag `hide-input` or `solution`.
+JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a folded cell has both. A chapter ends
+on one line of links: the chapter before it, the contents, the chapter after it, in the order of their numbers. Only what is not so yet is
 written, so that a second run changes nothing.
 """
 import ast
@@ -28,7 +28,7 @@ def only_imports(source: str) -> bool:
 
 def to_fold(cell: dict) -> bool:
     directed = re.search(r"^#\| ?(default_exp|hide)( |$)", text(cell), re.M)
-    return "hide-input" in cell["metadata"].get("tags", []) or bool(directed) or only_imports(text(cell))
+    return bool({"hide-input", "solution"} & set(cell["metadata"].get("tags", []))) or bool(directed) or only_imports(text(cell))
 
 
 def folded(cell: dict) -> dict:

@@ -1,0 +1,90 @@
+"""The exercises: complete, solved rightly, and with checks that a blank answer does not pass."""
+import ast
+import contextlib
+import importlib.util
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+_spec = importlib.util.spec_from_file_location("exercises", ROOT / ".ci" / "exercises.py")
+exercises = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(exercises)
+CHAPTERS = exercises.chapters(ROOT / "nbs")
+PARTS = ("1", "2", "3")
+
+
+def sources(nb: dict) -> list[tuple[str, str]]:
+    "(question, solution, check or code or markdown, source) of each cell."
+    def kind(cell: dict) -> str:
+        return next((tag for tag in ("solution", "check") if exercises.is_a(cell, tag)), cell["cell_type"])
+
+    return [(kind(cell), exercises.text(cell)) for cell in nb["cells"]]
+
+
+def only_imports(source: str) -> bool:
+    return all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(re.sub(r"^[%!].*", "pass", source, flags=re.M)).body)
+
+
+def triples(nb: dict) -> list[tuple[str, str, str]]:
+    cells = sources(nb)
+    return [(cells[i - 1][1], cells[i][1], cells[i + 1][1]) for i, (kind, _) in enumerate(cells) if kind == "solution"]
+
+
+def test_the_parts_have_exercises():
+    assert {path.stem[0] for path in CHAPTERS} >= set(PARTS)
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_each_is_a_question_a_solution_and_a_check(path):
+    nb = CHAPTERS[path]
+    kinds = [kind for kind, _ in sources(nb)]
+    places = [i for i, kind in enumerate(kinds) if kind == "solution"]
+    assert 3 <= len(places) <= 6
+    assert all((kinds[i - 1], kinds[i + 1]) == ("markdown", "check") for i in places)
+    for number, (question, _, check) in enumerate(triples(nb), 1):
+        assert f"**{number}. " in question and "Right" in check
+    answers = [cell["outputs"] for cell in nb["cells"] if exercises.is_a(cell, "check")]
+    assert all(outputs and "Right" in json.dumps(outputs) for outputs in answers), f"run: make notebooks NB={path.stem}"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_checks_tell_right_from_blank(path, monkeypatch):
+    "Against the chapter's imports and definitions; nbdev_test runs the solutions where they stand."
+    monkeypatch.chdir(ROOT / "nbs")
+    names = {"__name__": "__main__", "__spec__": None}
+    for kind, source in sources(CHAPTERS[path]):
+        if kind == "code" and ("#| export" in source or only_imports(source)):
+            exec(compile(source, path.name, "exec"), names)
+    said = io.StringIO()
+    for number, (_, solution, check) in enumerate(triples(CHAPTERS[path]), 1):
+        blank = {**names}
+        exec(compile(exercises.blank(solution), f"{path.stem}, blank {number}", "exec"), blank)
+        with pytest.raises(Exception), contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(check, f"{path.stem}, check {number}", "exec"), blank)
+        with contextlib.redirect_stdout(said):
+            exec(compile(solution, f"{path.stem}, solution {number}", "exec"), names)
+            exec(compile(check, f"{path.stem}, check {number}", "exec"), names)
+    assert said.getvalue().count("Right") == number
+
+
+def test_a_learners_copy_has_no_solutions(tmp_path):
+    (tmp_path / "nbs").symlink_to(ROOT / "nbs")
+    exercises.main(tmp_path)
+    copies = sorted((tmp_path / "exercises").glob("*.ipynb"))
+    assert [path.name for path in copies] == [path.name for path in CHAPTERS]
+    for path in copies:
+        nb = json.loads(path.read_text(encoding="utf-8"))
+        for (_, theirs, _), (_, ours, _) in zip(triples(nb), triples(CHAPTERS[ROOT / "nbs" / path.name]), strict=True):
+            assert exercises.TURN in theirs and theirs != ours and not re.search(r"^\s+return", theirs, re.M)
+    copies[0].write_text("mine")
+    exercises.main(tmp_path)
+    assert copies[0].read_text() == "mine"
+
+
+def test_what_is_left_of_a_solution():
+    source = 'import math\n\n\n@cache\ndef area(r: float) -> float:\n    "Of a circle."\n    return math.pi * r**2\n\n\ntwo = area(\n    1)\nprint(two)'
+    assert exercises.blank(source) == ('import math\n\n\n@cache\ndef area(r: float) -> float:\n    "Of a circle."\n    ...  # your turn\n\ntwo = ...  # your turn')
