@@ -50,7 +50,7 @@ def former(folder: Path) -> Path:
 
 
 def settle(folder: Path):
-    "Finish the taking of a place: the former folder gives its sub-folders to the new one, or comes back if there is none."
+    "Finish an interrupted replacement: the former folder gives its sub-folders to the new one, or comes back if there is none."
     folder = folder.resolve()
     old = former(folder)
     if old.exists() and not folder.exists():

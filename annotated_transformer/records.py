@@ -90,7 +90,7 @@ def add_line(path: Path, line: dict) -> None:
 
 
 def read_lines(path: Path) -> list[dict]:
-    "The objects of such a file, oldest first. A line that a killed process left cut is passed over."
+    "The objects of such a file, oldest first. A line cut short by a killed process is skipped."
     found = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
@@ -189,7 +189,7 @@ def make_record(
 
 # %% ../nbs/96_records.ipynb #6f6b5cf6
 def read_record(path: str | Path) -> dict:
-    "A record's file. Raises InputError where it is none, or where its digest shows that it was changed after it was written."
+    "A record's file. Raises InputError if it is not a record, or if its digest shows that it was changed after it was written."
     record = read_json(path)
     if not isinstance(record, dict) or not {"name", "task", "metrics"} <= set(record):
         raise InputError(f"{path}: not a result record")

@@ -33,7 +33,7 @@ def results_folder() -> Path:
 
 # %% ../nbs/99_tables.ipynb #3103b766
 def read_records(folder: str | Path | None = None) -> dict[str, dict]:
-    "All records of a folder, by name. Raises InputError for a file that is none, or that was changed after it was written."
+    "All records of a folder, by name. Raises InputError for a file that is not a record, or that was changed after it was written."
     from annotated_transformer.records import read_record
 
     found = {}
@@ -49,7 +49,7 @@ def read_records(folder: str | Path | None = None) -> dict[str, dict]:
 
 # %% ../nbs/99_tables.ipynb #bb08a362
 def finished(records: dict[str, dict]) -> dict[str, dict]:
-    "Without the runs that were given up."
+    "The records without the abandoned runs."
     return {name: r for name, r in records.items() if r.get("status", "finished") == "finished"}
 
 

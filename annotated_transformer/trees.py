@@ -107,7 +107,7 @@ def trees_in(numbered: Iterable[tuple[int, str]], name) -> Iterator[tuple[int, T
 
 # %% ../nbs/70_trees.ipynb #fa666601
 def misplaced(token: str, holds: Sequence[str]) -> str | None:
-    "What is wrong with a token where the open brackets hold `holds`, and what to do about it; None where nothing is."
+    "What is wrong with a token where the open brackets hold `holds`, and what to do about it; None if nothing is wrong."
     inside = "a word with a bracket in it is written with -LRB- and -RRB-"
     if is_open(token) and holds and holds[-1] == "word":
         return f"a bracket opens beside a word: {inside}"
@@ -251,7 +251,7 @@ WORD = "XX"
 def linearise(tree: Tree, tags: bool = False) -> list[str]:
     """The symbols that a parser is to write for `tree`: "(NP" and ")NP" for each phrase, for each word "XX" or, with `tags`, its tag.
 
-    Raises ValueError for a tree that is a tag alone: such a one has no bracket (`clean` puts TOP around it).
+    Raises ValueError for a tree that is only a tag: it has no bracket (`clean` puts TOP around it).
     """
     out, labels = [], []
     for token, after in zip(tree.walk, (*tree.walk[1:], ")")):

@@ -49,7 +49,7 @@ def score_table(found: dict[str, Any]) -> str:
 
 # %% ../../nbs/37_evaluate.ipynb #46c072ff
 def known_language(given: str | None, otherwise: str | None) -> str | None:
-    "`given`, which Moses must know, or else `otherwise` if it does; None, and a word about it, where there is neither."
+    "`given`, which Moses must know, or `otherwise` if Moses knows it; else None, with a message."
     if given is not None:
         moses(given)
     elif otherwise not in moses_languages():
@@ -59,7 +59,7 @@ def known_language(given: str | None, otherwise: str | None) -> str | None:
 
 
 def name_and_ending(file: Path) -> tuple[str, str | None]:
-    "What a file of references is of: newstest2014 and de for newstest2014.de, or .de.gz."
+    "The set and the language in a file's name: newstest2014 and de for newstest2014.de or .de.gz."
     return re.fullmatch(r"(.+?)(?:\.(\w+))?(?:\.gz)?", file.name).groups()
 
 # %% ../../nbs/37_evaluate.ipynb #1c4fcfe0
@@ -109,7 +109,7 @@ def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dic
 
 # %% ../../nbs/37_evaluate.ipynb #588cf247
 def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[str, str]], bool]:
-    "A split of a corpus (the run's, where not given): its name, its pairs, and whether a record may tell of it."
+    "A split of a corpus (the run's, where not given): its name, its pairs, and whether its scores may enter the run's record."
     corpus = Corpus.open(data or run.config["data"]["folder"])
     if split not in corpus.splits:
         raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
@@ -183,7 +183,7 @@ def evaluate(
 
 # %% ../../nbs/37_evaluate.ipynb #3ac8dcda
 def check_choice(run: Path | None, options: dict[str, Any]) -> None:
-    "Raises InputError where options exclude each other, or lack each other."
+    "Raises InputError where options contradict each other, or one lacks its partner."
     typed = [name for name, value in options.items() if value is not None]
     if (run is None) == ("translations" not in typed):
         raise InputError("give a run directory, or --translations FILE with --references FILE (and not both)")

@@ -114,7 +114,7 @@ def prepare(
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
-    Stopped at any time, the same command goes on with what is whole. An option that the corpus does not obey is refused.
+    Stop it at any time: the same command continues and keeps what is complete. An option that would have no effect on the corpus is an error.
 
     Examples:
       annotated-transformer prepare data/grammar --corpus grammar

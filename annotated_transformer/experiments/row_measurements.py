@@ -58,7 +58,7 @@ def measure_step_time(job: Job, rounds: int = 12) -> None:
 
 # %% ../../nbs/54_row_measurements.ipynb #f9eef157
 def joined(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, str]]:
-    "So many consecutive pairs made one; a rest is left out."
+    "Every `count` consecutive pairs joined into one; an incomplete group at the end is left out."
     return [tuple(" ".join(side) for side in zip(*pairs[i : i + count])) for i in range(0, len(pairs) - count + 1, count)]
 
 

@@ -26,7 +26,7 @@ from ..translation import Translator
 # %% ../../nbs/53_search_settings.ipynb #3b2d77d2
 @dataclass(frozen=True)
 class Setting:
-    "What stands between a trained run and its translations; as it stands, the paper's of the base model."
+    "What lies between a trained run and its translations; the defaults are the paper's for its base model."
 
     checkpoints: int = 5
     "the newest so many are averaged"

@@ -321,7 +321,7 @@ def outcome(job: Job, failed: dict[Job, str]) -> str:
 
 
 def score_table(jobs: Sequence[Job]) -> str:
-    "What the finished jobs came to, for a person."
+    "The scores of the finished jobs, as a table to read."
     lines = [f"{'row':6}{'seed':>5}{'perplexity':>12}{'BLEU':>7}{'parameters':>13}{'steps':>9}{'minutes':>9}"]
     for job in jobs:
         if job.record.exists():
@@ -333,7 +333,7 @@ def score_table(jobs: Sequence[Job]) -> str:
 
 # %% ../../nbs/51_sweep.ipynb #2eef4082
 def carry_out(planned: list[Job], at_once: int, until: float) -> None:
-    "Do what of a plan is not done, and say what came of it and what to do next. Exit code 1 where a row failed."
+    "Do what is left of a plan, and say what came of it and what to do next. Exit code 1 if a row failed."
     todo = [job for job in planned if not job.record.exists()]
     if kept := len(planned) - len(todo):
         say(f"Kept: {kept} of {len(planned)} records in {planned[0].out}"
@@ -378,7 +378,7 @@ def sweep(
 ) -> None:
     """Train the variations of Table 3, or some of them, and write a result record for each.
 
-    Stopped or killed at any time, the same command goes on; a row that has its record is not run again.
+    Stop or kill it at any time: the same command continues; a row that has its record is not run again.
 
     Examples:
       annotated-transformer sweep --scale small --jobs 2 --minutes 60

@@ -66,7 +66,7 @@ def generations(records: dict[str, dict]) -> tuple[dict[str, dict], dict[str, di
 
 
 def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
-    "Of each row that has any, the records by seed."
+    "The records of each row by seed, for rows that have any."
     found = {}
     for row in ROWS:
         runs = {r["seed"]: r for name, r in records.items() if re.fullmatch(rf"variation_{scale}_{row}_seed\d+", name)}
@@ -123,7 +123,7 @@ def bleu_of(sums: np.ndarray) -> np.ndarray:
 
 
 def read_sentences(record: dict, folder: Path) -> np.ndarray | None:
-    "The sums of each sentence, as a sweep left them beside a record; None where there are none. Raises InputError for others than it names."
+    "The sums of each sentence, as a sweep left them beside a record; None where there are none. Raises InputError if the file is not the one that the record names."
     path = folder / f"{record['name']}.sentences.tsv"
     if "sentences" not in record or not path.exists():
         return None
@@ -144,7 +144,7 @@ def sentence_interval(pairs: Sequence[tuple[np.ndarray, np.ndarray]], measure: s
 
 # %% ../../nbs/52_verdicts.ipynb #88775dcc
 class Comparison(NamedTuple):
-    "Two rows by one measure. Margins are better less worse, in BLEU or per cent."
+    "Two rows by one measure. A margin is the better row minus the worse, in BLEU or per cent."
 
     worse: str
     better: str
@@ -199,12 +199,12 @@ def adjusted(ps: Sequence[float]) -> list[float]:
 
 
 def decide(effect: float, p: float) -> str:
-    "The verdict on what is to be above 0."
+    "The verdict on a margin that is claimed to be above 0."
     return OPEN if math.isnan(effect) else UNCLEAR if p >= 0.05 else HOLDS if effect > 0 else FAILS
 
 
 def combined(verdicts: Sequence[str]) -> str:
-    "All must hold; one that does not decides."
+    "Holds if all hold; a single one that does not hold decides."
     return next((verdict for verdict in (FAILS, OPEN, UNCLEAR, HOLDS) if verdict in verdicts), OPEN)
 
 # %% ../../nbs/52_verdicts.ipynb #1d5cf849
