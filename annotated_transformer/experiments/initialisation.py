@@ -108,7 +108,7 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     model = fast(Transformer(config)).train()
     draw(model, start)
     curve = learn(model, train, dev, training, every)
-    controls = ["float32"] * float32 + [f"warmup{warmup_steps}"] * (warmup_steps != 400)
+    controls = ["float32"] * float32 + [f"warmup{warmup_steps}"] * (warmup_steps != 400) + [f"rate{rate}"] * (rate != 0.4)
     name = "_".join(["initialisation", start, f"{layers}layers", f"seed{seed}", *controls])
     record = make_record(name, "initialisation", data=facts_of(data), seed=seed, seconds=time.monotonic() - begun, curve=curve,
                          config={"start": start, "model": asdict(config), "training": asdict(training)},
