@@ -24,6 +24,11 @@ from .model import TransformerConfig
 # %% ../nbs/18_architectures.ipynb #8fc8e2a2
 BUILT_IN = {
     "transformer": "model.TransformerConfig Transformer",
+    "recurrent": "rivals.recurrent.RecurrentConfig Recurrent",
+    "deep-att": "rivals.deep_att.DeepAttConfig DeepAtt",
+    "convolutional": "rivals.convolutional.ConvolutionalConfig Convolutional",
+    "bytenet": "rivals.bytenet.ByteNetConfig ByteNet",
+    "mixture-of-experts": "rivals.mixture_of_experts.MixtureConfig Mixture",
 }
 
 

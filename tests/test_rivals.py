@@ -18,9 +18,11 @@ from annotated_transformer import architectures, cli, training
 from annotated_transformer.architectures import architecture, build
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.decoding import beam_search, plain_beam_search
 from annotated_transformer.files import InputError, read_json, write_json
-from annotated_transformer.model import TransformerConfig
+from annotated_transformer.model import END, PAD, START, TransformerConfig
 from annotated_transformer.optimizer import OPTIMIZERS
+from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig
 from annotated_transformer.translation import load
@@ -66,7 +68,13 @@ register("bag", BagConfig, Bag)
 SMALL = {
     "transformer": "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8",
     "bag": "--d-model 16 --looseness 0.2",
+    "recurrent": "--d-model 12 --n-layers 3",
+    "deep-att": "--d-model 12 --n-layers 3",
+    "convolutional": "--d-model 12 --n-layers 3 --kernel 3",
+    "bytenet": "--d-model 12 --n-layers 4 --max-dilation 4",
+    "mixture-of-experts": "--d-model 12 --n-layers 3 --n-experts 5 --d-expert 8 --experts-used 2",
 }
+RIVALS = [kind for kind in SMALL if kind not in ("transformer", "bag")]
 KINDS = list(SMALL)
 TRAINING = "--steps 20 --warmup-steps 5 --save-every 6 --report-every 1 --batch-tokens 300 --precision float32".split()
 
@@ -156,6 +164,97 @@ def test_translated_and_scored(trained, data, kind, capsys):
     cli.main(["evaluate", str(run), "--data", str(data), "--split", "test", "--beam-size", "2"])
     assert "sacreBLEU" in capsys.readouterr().out
     assert len(load(run).translate(["the cow sees the old dog", ""], beam_size=4)) == 2
+
+
+# ---------------------------------------------------------------------------------------------------- what every rival keeps to
+
+
+def small_model(kind: str, seed: int = 0, **changes) -> torch.nn.Module:
+    "In float64, larger weights than it starts with: nothing hides behind small numbers."
+    torch.manual_seed(seed)
+    typed = SMALL[kind].replace("--", "").replace("-", "_").split()
+    config = architecture(kind).config(**{"vocab_size": 30} | {k: int(v) for k, v in zip(typed[::2], typed[1::2])} | changes)
+    model = build(config).double().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(1.5)
+    return model
+
+
+def sentences(lengths: list[int], first: int | None = None) -> torch.Tensor:
+    rows = [torch.cat((torch.randint(4, 30, (n - 1,)), torch.tensor([END]))) for n in lengths]
+    rows = [torch.cat((torch.tensor([first]), row[:-1])) for row in rows] if first else rows
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", RIVALS)
+def test_padding_changes_nothing(kind, tied):
+    model = small_model(kind, tied=tied)
+    sources, targets = sentences([7, 3, 1, 12]), sentences([4, 9, 2, 1], first=START)
+    together = model(sources, targets)
+    for row, (src, tgt) in enumerate(zip(sources, targets)):
+        alone = model(src[src != PAD][None], tgt[tgt != PAD][None])
+        torch.testing.assert_close(together[row, : alone.size(1)], alone[0], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_no_look_into_the_future(kind):
+    "The gradient of the output at position i reaches the vectors of the symbols up to i, all of the source, and no later symbol."
+    model, seen = small_model(kind), {}
+    for side in ("source", "target"):
+        model.tables[side].register_forward_hook(lambda _, __, out, side=side: (out.retain_grad(), seen.update({side: out}))[0])
+    src, tgt = sentences([6]), sentences([8], first=START)
+    for i in range(8):
+        model.zero_grad()
+        hidden = model.decode(tgt, *model.encode(src))
+        (hidden[0, i] * torch.randn(hidden.size(-1)).double()).sum().backward()
+        reached = seen["target"].grad[0].abs().sum(-1)
+        assert (reached[i + 1 :] == 0).all() and reached[i] > 0
+        if i == 7:
+            assert (seen["source"].grad[0, : src.size(1)].abs().sum(-1) > 0).all()
+            assert (reached[-3:] > 0).all()
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_the_search_keeps_what_whole_beginnings_would_give(kind):
+    "Beam 4 for several sentences at once, step by step, against the plain search of one sentence that computes each beginning anew."
+    found = 0
+    for seed in range(4):
+        model = small_model(kind, seed)
+        src = sentences([6, 2, 9])
+        quick = beam_search(model, src, extra=8, n_best=4)
+        for row, hypotheses in zip(src, quick):
+            plain = plain_beam_search(model, row[row != PAD][None], extra=8)
+            assert [h.ids for h in hypotheses] == [ids for _, ids in plain]
+            np.testing.assert_allclose([h.score for h in hypotheses], [score for score, _ in plain], rtol=1e-7)
+            found += len({tuple(ids) for _, ids in plain})
+    assert found > 12
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_widths_are_fitted_to_equal_size(kind):
+    config = architecture(kind).config()
+    assert abs(body_parameters(config) / BODY - 1) < 0.05 and fitted(config, BODY) == config
+    assert body_parameters(replace(config, vocab_size=9000, tied=True)) == body_parameters(config)
+    model = build(replace(config, vocab_size=50))
+    rows = 50 * config.d_model * 3 + sum(p.numel() for name, p in model.named_parameters() if "positions" in name)
+    assert sum(p.numel() for p in model.parameters()) - rows == body_parameters(config)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float64"])
+@pytest.mark.parametrize("kind", RIVALS)
+def test_other_precisions(data, kind, precision, tmp_path):
+    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", kind, *SMALL[kind].split(), *TRAINING[:-2],
+              "--precision", precision, "--steps", "4"])
+    assert Run.open(tmp_path / "run").metrics()[-1]["step"] == 4
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_numbers_that_cannot_be(kind):
+    for change in ({"d_model": 0}, {"n_layers": 0}, {"dropout": 1.0}):
+        with pytest.raises(ValueError, match=next(iter(change))):
+            build(replace(architecture(kind).config(), **change))
 
 
 # ---------------------------------------------------------------------------------------------------- what goes wrong
