@@ -169,7 +169,7 @@ class Ensemble(nn.Module):
             raise ValueError(f"an ensemble has one vocabulary, and these have {sorted(sizes) or 'no models'}")
         self.models = nn.ModuleList(models)
         # learned positions end: the shortest table of all binds
-        self.config = min((m.config for m in models), key=lambda c: c.max_length if c.positions == "learned" else math.inf)
+        self.config = min((m.config for m in models), key=most_positions)
 
     @property
     def embedding(self) -> nn.Module:
