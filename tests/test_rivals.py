@@ -13,16 +13,21 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotated_transformer import architectures, cli, training
 from annotated_transformer.architectures import architecture, build
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.decoding import beam_search, plain_beam_search
+from annotated_transformer.fast import target_hidden
 from annotated_transformer.files import InputError, read_json, write_json
 from annotated_transformer.model import END, PAD, START, TransformerConfig
 from annotated_transformer.optimizer import OPTIMIZERS
+from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
+from annotated_transformer.rivals.fine_tuning import load_together
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig
 from annotated_transformer.translation import load
@@ -364,3 +369,84 @@ def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(d
     assert training.train(Run.open(runs[1].folder))
     assert [m["gradient_norm"] for m in runs[1].metrics()] == [m["gradient_norm"] for m in runs[0].metrics()]
     assert all(torch.equal(a, b) for a, b in zip(runs[0].load_checkpoint()[0].values(), runs[1].load_checkpoint()[0].values(), strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------- ensembles and GLEU
+
+
+def test_the_training_of_their_own_papers(data, tmp_path):
+    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", "convolutional-own", *SMALL["convolutional"].split(), "--steps", "3"])
+    config = Run.open(tmp_path / "run").config["training"]
+    assert (config["optimizer"], config["clip_norm"], config["label_smoothing"]) == ("nesterov", 0.1, 0.0)
+
+
+def test_different_kinds_write_together(trained, data):
+    runs = [trained(kind) for kind in ("transformer", "recurrent", "convolutional", "bytenet")]
+    together, lines = load_together(runs), ["the cow sees the old dog", "a bird sings"]
+    assert len(together.translate(lines)) == 2
+    ids = [together.vocabulary.encode(line) + [END] for line in lines]
+    src, tgt = torch.tensor(ids[:1]), torch.tensor([[START, 5, 9]])
+    mean = sum(load(run).model(src, tgt).softmax(-1) for run in runs) / 4
+    torch.testing.assert_close(together.model(src, tgt).exp(), mean)
+
+
+def test_another_vocabulary_is_refused(trained, tmp_path):
+    other = grammar_corpus(tmp_path / "data", train=60, dev=8, test=8, test_long=5, seed=4)
+    encode_corpus(other, BytePairVocabulary.learn((line for pair in other.pairs("train") for line in pair), 200))
+    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", "tiny", *SMALL["transformer"].split(), "--steps", "1"])
+    with pytest.raises(InputError, match="another vocabulary"):
+        load_together([trained("recurrent"), tmp_path / "run"])
+
+
+def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
+    "Stopped by SIGKILL in a process of its own; the same command goes on, and ends as the undisturbed one, bit for bit."
+    tuning = ["--steps", "6", "--save-every", "2", "--sentences", "3", "--samples", "4", "--rate", "1e-3"]
+    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "whole"), *tuning])
+    command = [str(trained("recurrent")), str(tmp_path / "killed"), *tuning]
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command], env=environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    killed = tmp_path / "killed"
+    while process.poll() is None and not ((killed / "config.json").exists() and any(m["step"] >= 3 for m in Run.open(killed).metrics())):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -9, process.communicate()[0]
+    fine_tuning.main(command)
+    whole, killed = Run.open(tmp_path / "whole"), Run.open(killed)
+    assert [(m["step"], m["reward"]) for m in whole.metrics()] == [(m["step"], m["reward"]) for m in killed.metrics()]
+    assert len(whole.metrics()) == 6 and killed.record()["status"] == "finished"
+    assert all(torch.equal(a, b) for a, b in zip(whole.weights().values(), killed.weights().values(), strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
+    assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1
+
+
+def test_tuning_with_other_settings_is_refused(trained, tmp_path, capsys):
+    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples", "2"])
+    with pytest.raises(SystemExit) as end:
+        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "2"])
+    assert end.value.code == 2 and "other settings" in capsys.readouterr().err
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 4), max_size=9), st.lists(st.integers(0, 4), max_size=9))
+def test_gleu_is_nltks(output, reference):
+    from nltk.translate.gleu_score import sentence_gleu
+
+    expected = sentence_gleu([reference], output) if output and reference else 0.0
+    assert fine_tuning.gleu(output, reference) == pytest.approx(expected) == fine_tuning.gleu(reference, output)
+
+
+def test_the_mixtures_losses_reach_the_gate(data):
+    "With the loss of the words taken away, the balance alone moves the gate."
+    corpus, model = ParallelCorpus(data, "train"), small_model("mixture-of-experts", vocab_size=300)
+    model.train()
+    batch = corpus.batch(np.arange(8))
+    objective = training.Objective(model, 0.0)
+    torch.manual_seed(0)
+    whole = objective(batch.src, batch.tgt)
+    extra = model.extra_loss()
+    tokens = int((batch.tgt[:, 1:] != 0).sum())
+    hidden, target = target_hidden(model.eval(), batch.src, batch.tgt)
+    assert len(target) == tokens and extra > 0 and whole > tokens * extra.item()
+    gradients = torch.autograd.grad(extra, [layer.gate.weight for layer in model.mixtures.values()])
+    assert all(g.abs().sum() > 0 for g in gradients)

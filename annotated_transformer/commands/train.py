@@ -16,6 +16,7 @@ from ..files import InputError
 from ..optimizer import learning_rate
 from ..options import say
 from ..parsing import PRESETS as PARSERS
+from ..rivals.base import OWN, TRANSFORMER, own_training
 from ..runs import Run
 from ..training import PRESETS as TRANSLATORS
 from ..training import TrainingConfig, process_group, rank, start_run, summed, training_config
@@ -23,16 +24,18 @@ from ..training import train as train_run
 from ..vocabulary import load_vocabulary
 
 # %% ../../nbs/36_train.ipynb #d537e8d5
-PRESETS = TRANSLATORS | PARSERS
+PRESETS = TRANSLATORS | PARSERS | {"rival-transformer": (TRANSFORMER, TRANSLATORS["small"][1])}
 
 
 def preset_named(name: str) -> tuple[Any, TrainingConfig]:
     "The model and the training of a preset, or of a kind of model. Raises InputError for another name."
     if name in PRESETS:
         return PRESETS[name]
-    if name not in kinds():
-        raise InputError(f"--config {name}: there are {', '.join(dict.fromkeys([*PRESETS, *kinds()]))}")
-    return architecture(name).config(), PRESETS["small"][1]
+    kind, training = name.removesuffix("-own"), PRESETS["small"][1]
+    if kind not in kinds() or kind != name and kind not in OWN:
+        known = dict.fromkeys([*PRESETS, *kinds(), *(f"{kind}-own" for kind in OWN)])
+        raise InputError(f"--config {name}: there are {', '.join(known)}")
+    return architecture(kind).config(), training if kind == name else own_training(kind, training)
 
 # %% ../../nbs/36_train.ipynb #92fb16c5
 def check_options(model: Any, changes: dict) -> None:
@@ -125,8 +128,8 @@ def train(
     Args:
         folder: the run directory; one that exists is continued
         data: a corpus made by `prepare`
-        config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, parser-small, or a kind of
-            model (small, unless given); further options change single values
+        config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, parser-small,
+            rival-transformer, or a kind of model, as in recurrent or, with the training of its own paper, recurrent-own (small, unless given); further options change single values
         minutes: stop after so many minutes, leaving a run that continues
         device_tokens: an update of more positions a side and process is made in parts (less: less memory)
         compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)

@@ -77,6 +77,8 @@ class Convolutional(EncoderDecoder):
         super().__init__(config)
         c, d, layers = config, config.d_model, range(config.n_layers)
         self.positions = nn.ModuleDict({side: LearnedPositions(d, c.max_length) for side in ("source", "target")})
+        for vectors in (self.embedding, *self.tables.values()):
+            vectors.weight.data *= 0.1  # as vectors now N(0, 0.1), by which the draws of the layers reckon
         for table in self.positions.values():
             nn.init.normal_(table.table, std=0.1)
         self.encoder, self.decoder = (nn.ModuleList(convolution(d, c.kernel, c.dropout) for _ in layers) for _ in range(2))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['load_together', 'groups', 'gleu', 'expected_reward_loss', 'draw', 'log_probabilities', 'without_dropout', 'Tuning',
-           'tuning_update', 'begin_tuning', 'model_with', 'tune', 'mean_reward', 'tune_on', 'main']
+           'tuning_update', 'begin_tuning', 'model_with', 'tune', 'tune_on', 'where_it_stands', 'finish_tuning', 'main']
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #f2cb9d74
 import math
@@ -107,7 +107,7 @@ class Tuning:
     seed: int = 0
     "of sentences and draws"
 
-
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #7b46846d
 def tuning_update(model: nn.Module, optimizer: torch.optim.Optimizer, src: Int[Tensor, "sentence src"], references: Sequence[Sequence[int]],
                   tuning: Tuning, seed: int) -> float:
     "One update; `references` are ids with the end symbol. Returns the mean reward of what was drawn."
@@ -153,34 +153,21 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     "Go through the updates that are left. Returns whether the last was reached; then the weights and a record are there."
     tuning = Tuning(**{k: v for k, v in run.config["tuning"].items() if k != "after"})
     corpus, _ = open_data(run, data or run.config["data"]["folder"])
-    done = run.newest_whole()
-    weights, state = run.load_checkpoint(done)
-    model = fast(model_with(run, weights))
-    optimizer = OPTIMIZERS["adam"](model.parameters())
-    if state:
-        optimizer.load_state_dict(state["optimizer"])
+    model, optimizer, done, before = where_it_stands(run)
     run.continue_from(done)
-    end, before, begun = time.monotonic() + 60 * (minutes or math.inf), state.get("seconds", 0.0), time.monotonic()
+    begun = time.monotonic()
     with stop_signals() as signals, progress_bar(tuning.steps, done) as bar:
         for step in range(done + 1, tuning.steps + 1):
-            reward = tune_on(corpus, model, optimizer, tuning, step)
-            seconds = before + time.monotonic() - begun
+            reward, seconds = tune_on(corpus, model, optimizer, tuning, step), before + time.monotonic() - begun
             run.log({"step": step, "seconds": round(seconds, 2), "reward": reward, "gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
-            stop = bool(signals) or time.monotonic() > end
+            stop = bool(signals) or seconds - before > 60 * (minutes or math.inf)
             if stop or step % tuning.save_every == 0 or step == tuning.steps:
                 run.save_checkpoint(step, model, {"optimizer": optimizer.state_dict(), "seconds": seconds}, keep=1)
             bar.update()
             if stop and step < tuning.steps:
                 return False
-    run.write_average(1)
-    curve = [{"step": m["step"], "reward": m["reward"]} for m in run.metrics()]
-    run.write_record(run.result("finished", {"steps": tuning.steps, "reward_first": mean_reward(curve[:20]), "reward_last": mean_reward(curve[-20:])},
-                                tuning=run.config["tuning"], curve=curve))
+    finish_tuning(run, tuning)
     return True
-
-
-def mean_reward(lines: Sequence[dict]) -> float:
-    return sum(line["reward"] for line in lines) / max(1, len(lines))
 
 
 def tune_on(corpus: ParallelCorpus, model: nn.Module, optimizer: torch.optim.Optimizer, tuning: Tuning, step: int) -> float:
@@ -189,6 +176,26 @@ def tune_on(corpus: ParallelCorpus, model: nn.Module, optimizer: torch.optim.Opt
     chosen = np.sort(rng.choice(len(corpus), min(tuning.sentences, len(corpus)), replace=False))
     references = [corpus.tgt[int(i)].tolist() for i in chosen]
     return tuning_update(model, optimizer, corpus.batch(chosen).src, references, tuning, int(rng.integers(2**31)))
+
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #0676f97d
+def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, float]:
+    "Model, optimizer, updates done and seconds spent, from the newest whole checkpoint."
+    done = run.newest_whole()
+    weights, state = run.load_checkpoint(done)
+    model = fast(model_with(run, weights))
+    optimizer = OPTIMIZERS["adam"](model.parameters())
+    if state:
+        optimizer.load_state_dict(state["optimizer"])
+    return model, optimizer, done, state.get("seconds", 0.0)
+
+
+def finish_tuning(run: Run, tuning: Tuning) -> None:
+    "Put the weights where they are translated with, and write the record."
+    run.write_average(1)
+    curve = [{"step": m["step"], "reward": m["reward"]} for m in run.metrics()]
+    first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
+    metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}
+    run.write_record(run.result("finished", metrics, tuning=run.config["tuning"], curve=curve))
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #c1d0f6c9
 def main(argv: list[str] | None = None) -> None:
