@@ -121,7 +121,7 @@ def one_title(cells: list[dict]) -> list[dict]:
 def facts(chapter: Chapter, chapters: list[Chapter]) -> str:
     "The line under a chapter's title."
     before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
-    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "", f"gives {chapter.gives}"]
+    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "", f"gives {chapter.gives}" if chapter.gives else ""]
     return "{.facts}\n" + " · ".join(filter(None, told))
 
 
