@@ -231,7 +231,7 @@ def swatch_marks(at: Layout) -> list:
 
 # %% ../nbs/60_attention_figures.ipynb #aa4c9a9b
 def lines_chart(layers: Sequence[View], heads: Sequence[int], title: str, pinned: int | None = None, number: int = 0):
-    """The altair chart of the `heads` of one layer, or of several with a menu to choose from, which begins with the last.
+    """The altair chart of the `heads` of one layer, or of several with a slider to go through them, which begins with the last.
 
     `pinned` is a query (its place) that is isolated while no word is pointed at; `number` tells charts apart that are shown together.
     """
@@ -246,8 +246,8 @@ def lines_chart(layers: Sequence[View], heads: Sequence[int], title: str, pinned
         least = max(least, left_out)
     free = "true" if pinned is None else f"datum.q == {pinned}"
     pointed = f"{at.query}.q ? datum.q == {at.query}.q[0] : {at.key}.k ? datum.k == {at.key}.k[0] : {free}"
-    menu = alt.binding_select(options=list(range(1, len(layers) + 1)), name="layer ") if len(layers) > 1 else alt.Undefined
-    chosen = alt.param(name=at.layer, value=len(layers), bind=menu)
+    slider = alt.binding_range(min=1, max=len(layers), step=1, name="layer ") if len(layers) > 1 else alt.Undefined
+    chosen = alt.param(name=at.layer, value=len(layers), bind=slider)
     shown = alt.Chart(pd.concat(tables)).transform_filter(f"datum.l == {at.layer}").transform_filter(shown_heads(at)).transform_filter(pointed)
     marks = [*link_marks(shown, at), *word_marks(at, "q", view.queries, view.special if view.queries == view.keys else [], pinned),
              *word_marks(at, "k", view.keys, view.special)]
@@ -279,7 +279,7 @@ def head_view(translator: Translator, src: str, tgt: str | None = None, stack: s
     """One layer's heads on a sentence: words in two rows, a line the stronger the greater its weight, a colour a head.
 
     `stack` is "encoder", "decoder" or "cross"; `layer` and `heads` count from 0 (layer -1: the last; None: every layer, with a
-    menu; all heads unless given). The queries are above; for "decoder" and "cross" each is named `read → written`. `tgt` is the
+    slider; all heads unless given). The queries are above; for "decoder" and "cross" each is named `read → written`. `tgt` is the
     target (the model's own translation unless given), `word` a query to be isolated, `joined` makes words of the pieces. With a
     `name` the picture is saved in `figures/`. Raises InputError for a stack, a layer, a head or a word that there is not.
     """

@@ -178,10 +178,10 @@ def test_each_head_is_drawn_in_full_once_and_the_end_symbol_faintly(t, word):
     assert max(r["s"] for r in rows if r["k"] not in words) <= FAINT
 
 
-def test_every_layer_with_a_menu(t):
+def test_every_layer_with_a_slider(t):
     shown = head_view(t, SENTENCE, layer=None)
-    (menu,) = [p for p in shown.chart.to_dict()["params"] if "bind" in p]
-    assert menu["bind"]["options"] == [1, 2] and menu["value"] == 2
+    (slider,) = [p for p in shown.chart.to_dict()["params"] if "bind" in p]
+    assert (slider["bind"]["min"], slider["bind"]["max"], slider["value"]) == (1, 2, 2)
     for layer in (0, 1):
         alone = {(r["h"], r["q"], r["k"], r["w"]) for r in drawn(head_view(t, SENTENCE, layer=layer))}
         assert alone == {(r["h"], r["q"], r["k"], r["w"]) for r in drawn(shown) if r["l"] == layer + 1}

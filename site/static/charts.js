@@ -21,7 +21,25 @@ async function draw(figure) {
   figure.view = shown.view;
   for (const input of place.querySelectorAll("input, select")) input.setAttribute("aria-label", input.name || "choose");
   for (const svg of place.querySelectorAll("svg.marks")) svg.setAttribute("aria-label", figure.dataset.about);
+  addPlay(place, shown.view, spec);
   figure.replaceChildren(place);
+}
+
+// a slider whose name begins with "step" plays by itself at the press of a button
+function addPlay(place, view, spec) {
+  for (const {name, bind} of spec.params ?? []) {
+    if (!name.startsWith("step") || bind?.input !== "range") continue;
+    const button = Object.assign(document.createElement("button"), {className: "play", textContent: "▶ play", type: "button"});
+    button.onclick = async () => {
+      button.disabled = true;
+      for (let at = bind.min; at <= bind.max && place.isConnected; at += bind.step ?? 1) {
+        await view.signal(name, at).runAsync();
+        await new Promise(done => setTimeout(done, 700));
+      }
+      button.disabled = false;
+    };
+    (place.querySelector(".vega-bindings") ?? place).append(button);
+  }
 }
 
 const near = new IntersectionObserver(seen => {
