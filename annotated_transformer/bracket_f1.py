@@ -120,7 +120,7 @@ def crosses(a: Bracket, b: Bracket) -> bool:
 
 # %% ../nbs/71_bracket_f1.ipynb #0cad537e
 def compare(gold: Sequence[Tree], test: Sequence[Tree], rules: Rules = COLLINS) -> Row:
-    "One sentence's counts, `test` held against `gold`; each is a list of trees, mostly one."
+    "One sentence's counts, `test` compared with `gold`; each is a list of trees, mostly one."
     sides = leaves_of(gold), leaves_of(test)
     keep = kept(*sides, rules)
     leaves, other = ([leaf for leaf, keeps in zip(*side) if keeps] for side in zip(sides, keep))

@@ -393,7 +393,7 @@ class Parsed(NamedTuple):
 # %% ../nbs/72_parsing.ipynb #f02cbcab
 def parse_trees(parser: Parser, gold: Sequence[Tree], beam_size: int = BEAM, alpha: float = ALPHA, progress: bool = False,
                 constrained: bool = True) -> Parsed:
-    "The sentences of `gold` parsed, and the parses held against it."
+    "The sentences of `gold` parsed, and the parses compared with it."
     words, tags = [tree.words for tree in gold], [tree.tags for tree in gold]
     parses = parser.parse_words(words, tags, beam_size, alpha, progress, constrained=constrained)
     return Parsed(score(gold, [parse.tree for parse in parses]), list(gold), parses)

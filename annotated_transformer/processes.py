@@ -112,7 +112,7 @@ class Progress:
     position: int = 0
     "batches of this pool done"
     seconds: float = 0.0
-    "of training so far, over all sittings"
+    "of training so far, over all sessions"
 
 # %% ../nbs/19_processes.ipynb #93d57669
 class Done(NamedTuple):

@@ -128,7 +128,7 @@ def prune_checkpoints(folder: Path, keep: int, every: int = 1) -> None:
 
 # %% ../nbs/26_runs.ipynb #34b16056
 class Journal:
-    "What was done with the run in `folder`: reports, sittings, evaluations, and the record made of them."
+    "What was done with the run in `folder`: reports, sessions, evaluations, and the record made of them."
 
     folder: Path
     config: dict
@@ -152,7 +152,7 @@ class Journal:
         begin_sitting(self.folder / "sittings.jsonl", step)
 
     def mark_sitting(self, step: int) -> None:
-        "Note that this sitting's work is safe up to `step`."
+        "Note that this session's work is safe up to `step`."
         mark_sitting(self.folder / "sittings.jsonl", step)
 
     def sittings(self) -> list[dict]:
@@ -358,7 +358,7 @@ class Run(Journal, Store):
         return (self.folder / "record.json").exists() and self.record().get("status") == "abandoned"
 
     def continue_from(self, step: int) -> None:
-        "Begin a sitting; what an earlier one left after its checkpoint at `step` is removed, and so is the average."
+        "Begin a session; what an earlier one left after its checkpoint at `step` is removed, and so is the average."
         clear_leavings(self.folder / "checkpoints")
         for name in ("averaged.safetensors", "not_finite.json"):
             (self.folder / name).unlink(missing_ok=True)

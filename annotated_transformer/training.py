@@ -178,7 +178,7 @@ def loop(sitting: "Sitting", device_tokens: int) -> None:
 # %% ../nbs/27_training.ipynb #6cff6d29
 @dataclass
 class Sitting:
-    "What a sitting of a training works with."
+    "What a session of training works with."
 
     run: Run
     config: TrainingConfig
@@ -196,7 +196,7 @@ class Sitting:
 
 # %% ../nbs/27_training.ipynb #b694af4a
 def sit_down(run: Run, data: str | Path | None, minutes: float | None, compile: bool) -> Sitting:
-    "All that a sitting needs, brought to where the newest whole checkpoint left it."
+    "All that a session needs, brought to where the newest whole checkpoint left it."
     config = training_config(run)
     corpus, dev = open_data(run, data or run.config["data"]["folder"])
     objective = build(run, config, compile)

@@ -302,7 +302,7 @@ def evaluate(
     language: str | None = None,
     samples: int = 1000,
 ) -> Evaluation:
-    """Translate `src`, hold the result against `references`.
+    """Translate `src`, compare the result with `references`.
 
     `language` is the references' (the run's, where not given), `samples` what the scores' intervals are drawn from.
     Raises InputError where the texts are not as many lines, or none.

@@ -189,7 +189,7 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
         raise InputError("give a run directory, or --translations FILE with --references FILE (and not both)")
     wanted = {"references"} if run is None else {"references", "src"} & set(typed) and {"references", "src"}
     if missing := sorted(wanted - set(typed)):
-        raise InputError(f"--{missing[0]}: name a file: translations are held against --references, line by line"
+        raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by line"
                          + (", and --src is what they translate" if run else ""))
     unused = {"src", "data", "split", "beam_size", "alpha"} if run is None else {"data", "split"} if "src" in typed else set()
     if others := [f"--{name.replace('_', '-')}" for name in typed if name in unused]:

@@ -242,7 +242,7 @@ def parser_cell(records: dict[str, dict], setting: str) -> Cell:
 
 # %% ../../nbs/90_results.ipynb #9724584f
 def table_4(records: dict[str, dict]) -> ResultTable:
-    "Table 4, and below it our parsers, and what they are held against, on other treebanks."
+    "Table 4, and below it our parsers, and what they are compared with, on other treebanks."
     (printed, rules), lines = paper.printed(4), []
     for name, reference, setting, f1 in printed:
         ours = parser_cell(records, setting) if name.startswith("Transformer") else ""
