@@ -20,7 +20,7 @@ from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpora import Corpus
 from annotated_transformer.files import InputError
-from annotated_transformer.model import END
+from annotated_transformer.model import END, TransformerConfig
 from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
 from annotated_transformer.runs import Run, remove_checkpoint
 from annotated_transformer.training import TrainingConfig, start_run, train
@@ -454,7 +454,8 @@ def test_counted_grammar_finds_the_likeliest_tree():
 @pytest.fixture(scope="module", autouse=True)
 def small_models():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing_runs, "EXPERIMENTS", {name: replace(e, model=MODEL) for name, e in parsing_runs.EXPERIMENTS.items()})
+        small = {name: MODEL if isinstance(e.model, TransformerConfig) else replace(e.model, d_model=16) for name, e in parsing_runs.EXPERIMENTS.items()}
+        patch.setattr(parsing_runs, "EXPERIMENTS", {name: replace(e, model=small[name]) for name, e in parsing_runs.EXPERIMENTS.items()})
         yield
 
 

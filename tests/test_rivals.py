@@ -25,12 +25,14 @@ from annotated_transformer.fast import target_hidden
 from annotated_transformer.files import InputError, read_json, write_json
 from annotated_transformer.model import END, PAD, START, TransformerConfig
 from annotated_transformer.optimizer import OPTIMIZERS
+from annotated_transformer.parsing import gold_trees, prepare_trees, tree_corpus
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.rivals.fine_tuning import load_together
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig
 from annotated_transformer.translation import load
+from annotated_transformer.trees import read_tree
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 OWN = '''
@@ -450,3 +452,17 @@ def test_the_mixtures_losses_reach_the_gate(data):
     assert len(target) == tokens and extra > 0 and whole > tokens * extra.item()
     gradients = torch.autograd.grad(extra, [layer.gate.weight for layer in model.mixtures.values()])
     assert all(g.abs().sum() > 0 for g in gradients)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
+def test_a_rival_parses(kind, tmp_path, capsys):
+    "Trees by the commands: prepared, trained, parsed among trees alone, scored."
+    sizes = {"train": 60, "dev": 8, "test": 8, "test_long": 5}
+    corpus = tree_corpus(tmp_path / "data", "grammar-trees", tags=True, sizes=sizes)
+    prepare_trees(corpus, 300)
+    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", kind, *SMALL[kind].split(), *TRAINING])
+    capsys.readouterr()
+    cli.main(["parse", str(tmp_path / "run"), "--split", "test", "--beam-size", "2"])
+    out = capsys.readouterr()
+    gold = gold_trees(corpus, "test")
+    assert [read_tree(line).words for line in out.out.splitlines()] == [tree.words for tree in gold] and "F1" in out.err
