@@ -98,6 +98,8 @@ TENTH_OF_IT = replace(CRAFT, share=0.1, training=TENTH)
 SAMPLE = replace(CRAFT, corpus="ptb-sample", trained_on="PTB sample", vocabulary=4000, training=TENTH)
 RECURRENT = fitted(RecurrentConfig(n_layers=3), body_parameters(PARSER_SMALL))
 CHOICES = (0.1, 0.3), (0.2, 0.3), (0.1, 0.2)
+
+# %% ../../nbs/73_parsing_runs.ipynb #508443fc
 EXPERIMENTS = {
     "grammar_small": GRAMMAR,
     "grammar_xx": replace(GRAMMAR, trained_on="the grammar, XX for words", tags=False, vocabulary="grammar_small"),
