@@ -10,6 +10,7 @@ nb_execution_mode = "off"  # the notebooks hold their outputs
 nb_code_prompt_show = "Show {type}"
 nb_code_prompt_hide = "Hide {type}"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables in outputs, too
 myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "chapters.anchor"
