@@ -102,10 +102,8 @@ TRANSFORMER = replace(BASE, n_layers=4, d_model=176, d_ff=704, n_heads=4, d_k=44
 # %% ../../nbs/41_rivals.ipynb #3602729b
 OWN = {
     "recurrent": {"optimizer": "adam", "clip_norm": 5.0, "peak": 2e-4},
-    "deep-att": {"optimizer": "adam", "clip_norm": 1.0, "peak": 4e-4},
     "convolutional": {"optimizer": "nesterov", "clip_norm": 0.1, "peak": 0.25},
     "bytenet": {"optimizer": "adam", "clip_norm": 0.0, "peak": 3e-4},
-    "mixture-of-experts": {"optimizer": "adam", "clip_norm": 0.0, "peak": 1e-3},
 }
 
 
