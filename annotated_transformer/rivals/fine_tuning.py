@@ -169,7 +169,7 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     finish_tuning(run, tuning)
     return True
 
-
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #ca789f0e
 def tune_on(corpus: ParallelCorpus, model: nn.Module, optimizer: torch.optim.Optimizer, tuning: Tuning, step: int) -> float:
     "Update number `step`, on sentences that (seed, step) choose."
     rng = np.random.default_rng([tuning.seed, step])
