@@ -23,6 +23,7 @@ sys.path.insert(0, str(SITE))
 
 import bibliography  # noqa: E402
 import original  # noqa: E402
+import tables  # noqa: E402
 from chapters import Chapter, Definition, directives, needs, only_imports, read_chapters, text  # noqa: E402
 
 CHART = "application/vnd.vegalite.v5+json"
@@ -71,6 +72,17 @@ def chart(output: dict, name: str, static: Path) -> dict:
     return {"output_type": "display_data", "metadata": {}, "data": {"text/html": figure}}
 
 
+def shown(output: dict, name: str, static: Path) -> dict:
+    "An output as the site shows it."
+    data = output.get("data", {})
+    if CHART in data:
+        return chart(output, name, static)
+    if "text/html" not in data:
+        return output
+    page = re.sub(r'(href="\w+)\.ipynb\b', r"\1.html", "".join(data["text/html"]))
+    return {**output, "data": {**data, "text/html": tables.plain(page)}}
+
+
 def code(cell: dict, stem: str, static: Path) -> dict | None:
     "A code cell without its directives; None where nothing is left of it."
     source = re.sub(r"^#\|.*\n?", "", text(cell), flags=re.M).strip("\n")
@@ -80,7 +92,7 @@ def code(cell: dict, stem: str, static: Path) -> dict | None:
     told = {}
     if "solution" in tags:
         tags, told = ["hide-input"], {"code_prompt_show": "Show a solution", "code_prompt_hide": "Hide the solution"}
-    outputs = [chart(o, f"{stem}-{cell['id']}-{i}", static) if CHART in o.get("data", {}) else o for i, o in enumerate(cell["outputs"])]
+    outputs = [shown(o, f"{stem}-{cell['id']}-{i}", static) for i, o in enumerate(cell["outputs"])]
     return {**cell, "source": source, "outputs": outputs, "metadata": {"tags": tags, **({"mystnb": told} if told else {})}}
 
 

@@ -22,6 +22,13 @@ import pytest
 from browser import Page, browser
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "site"))
+
+import bibliography  # noqa: E402
+import original  # noqa: E402
+import tables  # noqa: E402
+from chapters import read_chapters  # noqa: E402
+
 LIMIT = 3_000_000  # bytes of a page
 FEW = ["index", "10_attention", "60_attention_figures", "90_results", "notation", "api", "references", "search"]
 pytestmark = pytest.mark.xdist_group("site")
@@ -63,6 +70,52 @@ def pages(site: Path, every: bool) -> list[str]:
 
 
 SCOPES = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["few", "every"])
+
+
+# --- what the site is made from ------------------------------------------------------------------------------------------------------
+
+def test_every_citation_is_in_the_bibliography():
+    references = bibliography.read(ROOT / "site" / "references.bib")
+    assert sorted(int(r.number) for r in references.values() if r.number) == list(range(1, 41)), "the paper has 40 references"
+    missing = []
+    for chapter in read_chapters(ROOT / "nbs"):
+        prose = "\n\n".join("".join(cell["source"]) for cell in chapter.nb["cells"] if cell["cell_type"] == "markdown")
+        missing += [f"{chapter.path.name}: {words}" for words in bibliography.unknown(prose, references)]
+    assert not missing, "\n".join(["add to site/references.bib:", *missing])
+
+
+@pytest.mark.parametrize("words, keys", [
+    ("Britz et al. (2017) found", ["britz2017"]), ("(Kingma and Ba, 2014)", ["kingma2015"]), ("(Voita et al. 2019; Clark et al. 2019)", ["voita2019", "clark2019"]),
+    ("Luong et al. (2015)", ["luong2015multi"]), ("in June 2017, on WMT 2014", []), ("`Britz et al. (2017)`\n```\n```", [])])
+def test_citations_become_links(words, keys):
+    references = bibliography.read(ROOT / "site" / "references.bib")
+    assert re.findall(r'href="references.html#(\w+)"', bibliography.linked(words, references)) == keys
+
+
+def test_the_paper_stands_under_our_words(tmp_path):
+    main = tmp_path / "ms.tex"
+    main.write_text(r"""\documentclass{article}\begin{document}\begin{abstract}In short.\end{abstract}
+\section{One} First. \subsection{Two} Second, with $x^2$. \section*{More} Third.\end{document}""")
+    paper = original.Paper(main)
+    assert (paper.words("Section 1.1."), paper.words("Abstract."), paper.words("Appendix of the source.")) == (
+        "Second, with $x^2$.", "In short.", "**More**\n\nThird.")
+    assert paper.words("Sections 1 and 1.1") == "First.\n\nSecond, with $x^2$." and paper.words("Table 3's caption.") == ""
+    cell = "> **Section 1.1.** Ours,\n> and more.\n\nThen prose.\n"
+    assert original.beside(cell, None) == cell
+    there = original.beside(cell, paper)
+    assert there.index("and more.") < there.index('<details class="original">') < there.index("Second, with $x^2$.") < there.index("Then prose.")
+    with pytest.raises(SystemExit, match="nothing.tex"):
+        original.Paper(tmp_path / "nothing.tex")
+
+
+def test_notation_names_what_there_is():
+    import annotated_transformer.model
+    words = (ROOT / "site" / "pages" / "notation.md").read_text(encoding="utf-8")
+    fields = set(annotated_transformer.model.TransformerConfig.__annotations__)
+    for name in ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "vocab_size", "dropout"):
+        assert name in fields and name in words
+    for link in re.findall(r"\]\((\.\./\.\./nbs/[^)#]+)", words):
+        assert (ROOT / "site" / "pages" / link).resolve().exists(), link
 
 
 # --- files ---------------------------------------------------------------------------------------------------------------------------
@@ -154,9 +207,9 @@ SPILLS = """(() => { const wide = document.documentElement.scrollWidth;
     const found = wide > innerWidth ? ['page ' + wide] : [];
     for (const e of document.querySelectorAll('.bd-article *')) {
         if (e.closest('pre, mjx-container, div.math, details:not([open]), .vega-embed')) continue;
-        const table = e.querySelector(':scope > table, :scope > .table');
+        const table = e.querySelector('table');
         if (e.scrollWidth > e.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.clientWidth > 0
-            && !(table && [...table.rows].some(row => row.cells.length > 3))) found.push(e.tagName + '.' + e.className + ' ' + e.scrollWidth);
+            && !(table && ([...table.rows].some(row => row.cells.length > 3) || table.querySelector('mjx-container')))) found.push(e.tagName + '.' + e.className + ' ' + e.scrollWidth);
     }
     return found; })()"""
 
@@ -216,3 +269,15 @@ def test_a_chart_is_alive(site, address, page):
             return
         time.sleep(0.1)
     raise AssertionError("the first chart stayed a picture")
+
+
+def test_tables_have_one_style():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"word": ["a", "b"], "number": [1.5, 20.0]})
+    for html in (frame.to_html(), frame.style.format({"number": "{:.1f}"}).to_html()):
+        made = tables.plain(html)
+        assert "<style" not in made and made.count("text-align: right") == 3 and made.count("text-align: left") == 3
+        assert "<th" in made and ">0<" not in made, "row numbers are gone"
+    named = tables.plain(frame.set_index("word").to_html())
+    assert "word" in named and ">a<" in named
+    assert tables.plain("<b>1</b>") == "<b>1</b>"
