@@ -92,12 +92,13 @@ def test_systems_that_are_there_are_of_equal_size():
         pytest.skip("no rival is in the package yet")
     from annotated_transformer.rivals.base import OWN, body_parameters
 
-    sizes = {name: body_parameters(train_command.preset_named(system.config)[0]) for name, system in found.items()}
+    sizes = {name: body_parameters(system.configuration(5000)) for name, system in found.items()}
     assert max(sizes.values()) / min(sizes.values()) < 1.05
     for name, system in found.items():
         if system.own:
             assert system.own == OWN[system.config]
-        assert not getattr(train_command.preset_named(system.config)[0], "pre_norm", False)
+        config = system.configuration(5000)
+        assert not getattr(config, "pre_norm", False) and getattr(config, "tied", True)
 
 
 def test_the_plan_in_many_sittings(place, monkeypatch):

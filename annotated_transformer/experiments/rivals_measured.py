@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['System', 'Settings', 'Rules', 'read_rules', 'training_of', 'Place', 'Job', 'trial_jobs', 'there', 'chosen',
-           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'Scoring', 'scorings',
-           'judge', 'taken', 'work_on', 'do_next', 'time_updates', 'rivals_measured', 'planned', 'main']
+           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'Scoring', 'run_names',
+           'scorings', 'judge', 'taken', 'work_on', 'do_next', 'time_updates', 'rivals_measured', 'planned', 'main']
 
 # %% ../../nbs/48_rivals_measured.ipynb #d464fcac
 import contextlib
@@ -52,6 +52,12 @@ class System(NamedTuple):
     "by target language"
     own: dict[str, Any] | None = None
     "what its paper trains with: optimizer, clip_norm, peak"
+    model: dict[str, Any] = {}
+    "fields of its configuration that are changed"
+
+    def configuration(self, vocab_size: int) -> Any:
+        "Of its model. Raises InputError for a kind that this package does not have."
+        return replace(preset_named(self.config)[0], **self.model, vocab_size=vocab_size)
 
 
 class Settings(NamedTuple):
@@ -66,14 +72,15 @@ class Settings(NamedTuple):
 
 # %% ../../nbs/48_rivals_measured.ipynb #a4089732
 class Rules(NamedTuple):
-    "All that is decided before a run."
+    "All that is decided before a run. `name` begins the names of its records."
 
+    name: str
     test_set: str
     training: dict[str, Any]
     trials: dict[str, Any]
     search: dict[str, float]
     systems: dict[str, System]
-    throughput: dict[str, Any]
+    throughput: dict[str, Any] = {}
 
     def candidates(self, system: System) -> list[Settings]:
         "The settings that a system tries: Adam's peaks, and half, once and twice its own paper's rate with its own optimizer."
@@ -83,9 +90,9 @@ class Rules(NamedTuple):
         return adams + [Settings(**own, peak=factor * peak) for factor in (0.5, 1, 2) if own]
 
 
-def read_rules() -> Rules:
-    "The rules, from `rivals_measured.toml` beside the module."
-    found = tomllib.loads((files("annotated_transformer") / "experiments" / "rivals_measured.toml").read_text(encoding="utf-8"))
+def read_rules(name: str = "rivals_measured") -> Rules:
+    "Rules of this form, from the TOML file of that name beside the module."
+    found = tomllib.loads((files("annotated_transformer") / "experiments" / f"{name}.toml").read_text(encoding="utf-8"))
     systems = {entry["name"]: System(**entry) for entry in found.pop("system")}
     return Rules(**found, systems=systems)
 
@@ -121,36 +128,43 @@ class Job:
     seed: int
     settings: Settings
     trial: bool = False
+    of: str = "rival"
+    "what the rules are named"
 
     @property
     def name(self) -> str:
         if self.trial:
-            return f"rival_trial_{self.system.name}_{self.settings}"
-        return f"rival_{self.system.name}{'_fr' * (self.tgt == 'fr')}_seed{self.seed}"
+            return f"{self.of}_trial_{self.system.name}_{self.settings}"
+        return f"{self.of}_{self.system.name}{'_fr' * (self.tgt == 'fr')}_seed{self.seed}"
 
 
-def trial_jobs(rules: Rules) -> list[Job]:
-    return [Job(system, "de", rules.trials["seed"], settings, trial=True) for system in there(rules) for settings in rules.candidates(system)]
+def trial_jobs(rules: Rules, system: System) -> list[Job]:
+    "A system's trials; none where there is nothing to choose."
+    tried = rules.candidates(system)
+    return [Job(system, "de", rules.trials["seed"], settings, True, rules.name) for settings in tried] if len(tried) > 1 else []
 
-
+# %% ../../nbs/48_rivals_measured.ipynb #be411d42
 def there(rules: Rules) -> list[System]:
     "The systems whose kind of model this package has."
     return [system for system in rules.systems.values() if system.config in PRESETS or system.config in kinds()]
 
-# %% ../../nbs/48_rivals_measured.ipynb #be411d42
+# %% ../../nbs/48_rivals_measured.ipynb #95e829bc
 def chosen(rules: Rules, system: System, out: Path) -> Settings:
     "The settings of the trial with the lowest perplexity on the development set. Raises InputError where none was finished."
-    tried = {settings: out / f"{Job(system, 'de', 0, settings, trial=True).name}.json" for settings in rules.candidates(system)}
-    found = {settings: read_record(path) for settings, path in tried.items()}
+    trials = trial_jobs(rules, system)
+    if not trials:
+        return rules.candidates(system)[0]
+    found = {job.settings: read_record(out / f"{job.name}.json") for job in trials}
     ends = {settings: r["metrics"]["perplexity/dev"] for settings, r in found.items() if r["status"] == "finished"}
     if not ends:
-        raise InputError(f"{system.name}: every trial was given up: see {out}/rival_trial_{system.name}_*.json")
+        raise InputError(f"{system.name}: every trial was given up: see {out}/{rules.name}_trial_{system.name}_*.json")
     return min(ends, key=ends.get)
 
 
 def run_jobs(rules: Rules, out: Path) -> list[Job]:
     "The runs, seed by seed, so that the first comparison is whole before the next begins; to be asked when the trials are done."
-    every = [Job(system, tgt, seed, chosen(rules, system, out)) for system in there(rules) for tgt, seeds in system.seeds.items() for seed in seeds]
+    every = [Job(system, tgt, seed, chosen(rules, system, out), of=rules.name)
+             for system in there(rules) for tgt, seeds in system.seeds.items() for seed in seeds]
     return sorted(every, key=lambda job: (job.tgt, job.seed))
 
 # %% ../../nbs/48_rivals_measured.ipynb #88b04fc9
@@ -160,7 +174,7 @@ def begun(job: Job, rules: Rules, place: Place) -> Run:
     if (folder / "config.json").exists():
         return Run.open(folder)
     data = place.data[job.tgt]
-    model = replace(preset_named(job.system.config)[0], vocab_size=len(load_vocabulary(data)))
+    model = job.system.configuration(len(load_vocabulary(data)))
     return start_run(folder, data, model, training_of(rules, job.settings, model.d_model, job.seed, job.trial))
 
 
@@ -174,7 +188,7 @@ def perform(job: Job, rules: Rules, place: Place) -> bool:
         if not (run.folder / "not_finite.json").exists():
             raise
         record = run.abandon(str(error).split(": ", 1)[1])
-        write_record(path, record | {"name": job.name, "task": "rival", "row": job.system.row})
+        write_record(path, record | {"name": job.name, "task": rules.name, "row": job.system.row})
         return True
     write_record(path, result(job, rules, run, place))
     say(f"{job.name}: perplexity {read_record(path)['metrics']['perplexity/dev']:.2f}")
@@ -191,7 +205,7 @@ def result(job: Job, rules: Rules, run: Run, place: Place) -> dict:
         curve = with_bleu(run, place.data[job.tgt], curve)
     config = {"kind": kind_of(run.model_config()), "system": job.system.name, "settings": job.settings._asdict(), "search": rules.search,
               **{part: run.config[part] for part in ("model", "training")}}
-    return make_record(job.name, "rival", row=job.system.row, config=config, seconds=trained["seconds"], metrics=metrics,
+    return make_record(job.name, rules.name, row=job.system.row, config=config, seconds=trained["seconds"], metrics=metrics,
                        **run.provenance(), curve=curve, averages=trained.get("averages"))
 
 # %% ../../nbs/48_rivals_measured.ipynb #63fc6949
@@ -236,13 +250,20 @@ class Scoring(NamedTuple):
     split: str
 
 
+def run_names(rules: Rules) -> dict[tuple[str, str], list[str]]:
+    "The names of all runs, by system and target language."
+    return {(s.name, tgt): [Job(s, tgt, seed, Settings(), of=rules.name).name for seed in seeds] for s in there(rules) for tgt, seeds in s.seeds.items()}
+
+
 def scorings(rules: Rules) -> list[Scoring]:
-    "Ensembles on the development set, then all on the test set."
-    members = {(s.name, tgt): [Job(s, tgt, seed, Settings()).name for seed in seeds] for s in there(rules) for tgt, seeds in s.seeds.items()}
-    ensembles = {key: names for key, names in members.items() if len(names) > 1}
-    dev = [Scoring(f"rival_ensemble_{system}", names, tgt, "dev") for (system, tgt), names in ensembles.items()]
-    test = [Scoring(name.replace("rival_", "rival_test_", 1), [name], tgt, rules.test_set) for (_, tgt), names in members.items() for name in names]
-    return dev + test + [Scoring(s.name.replace("rival_", "rival_test_", 1), s.members, s.tgt, rules.test_set) for s in dev]
+    "Ensembles on the development set, then all on the test set, where the rules name one."
+    if not rules.test_set:
+        return []
+    members, of = run_names(rules), rules.name
+    ensembles = [Scoring(f"{of}_ensemble_{system}", names, tgt, "dev") for (system, tgt), names in members.items() if len(names) > 1]
+    single = [Scoring(name, [name], tgt, rules.test_set) for (_, tgt), names in members.items() for name in names]
+    tests = [s._replace(name=s.name.replace(f"{of}_", f"{of}_test_", 1), split=rules.test_set) for s in single + ensembles]
+    return ensembles + tests
 
 # %% ../../nbs/48_rivals_measured.ipynb #49f33fa6
 def judge(scoring: Scoring, rules: Rules, place: Place) -> None:
@@ -257,7 +278,7 @@ def judge(scoring: Scoring, rules: Rules, place: Place) -> None:
     config = {"members": scoring.members, "search": rules.search, "weights": [r["weights"] for r in runs], "kind": runs[0]["config"]["kind"]}
     facts = facts_of(Corpus.open(place.data[scoring.tgt]), members[0].vocabulary.digest)
     write_record(place.out / f"{scoring.name}.json", make_record(
-        scoring.name, "rival", row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"], seconds=time.monotonic() - begun_at, metrics=metrics))
+        scoring.name, rules.name, row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"], seconds=time.monotonic() - begun_at, metrics=metrics))
     say(f"{scoring.name}: {metrics[f'sacrebleu/{scoring.split}']:.1f} BLEU")
 
 # %% ../../nbs/48_rivals_measured.ipynb #cfbfaa6b
@@ -288,7 +309,7 @@ def do_next(rules: Rules, place: Place) -> bool:
     "Go on with the plan: trials, runs, then scores. Returns whether all is done."
     if missing := [system.name for system in rules.systems.values() if system not in there(rules)]:
         say(f"Not in this package, left out: {', '.join(missing)}")
-    trials = trial_jobs(rules)
+    trials = [job for system in there(rules) for job in trial_jobs(rules, system)]
     if not work_on([job.name for job in trials], lambda i: perform(trials[i], rules, place), place):
         return False
     runs = run_jobs(rules, place.out)
@@ -301,7 +322,7 @@ def do_next(rules: Rules, place: Place) -> bool:
 def time_updates(rules: Rules, device: str, out: Path) -> None:
     "Write `rival_speed_DEVICE`: the seconds of an update by system and length."
     begun_at, names = time.monotonic(), {s.name: s.config for s in there(rules)}
-    systems = {name: preset_named(config)[0] for name, config in names.items()}
+    systems = {s.name: s.configuration(5000) for s in there(rules)}
     lines = measure_updates(systems, **rules.throughput, device=torch.device(device))
     metrics = {"updates": lines} | {f"seconds/{line['system']}/{line['n']}": line["seconds"] for line in lines}
     metrics |= {f"sequential_steps/{name}/{n}": sequential_steps(build(config), n) for name, config in systems.items() for n in (16, 64)}
@@ -341,8 +362,8 @@ def rivals_measured(
 # %% ../../nbs/48_rivals_measured.ipynb #7f20bc98
 def planned(rules: Rules, out: Path) -> Iterator[str]:
     "A line for each record of the plan: its name, and whether it is there."
-    names = [job.name for job in trial_jobs(rules)]
-    names += [Job(system, tgt, seed, Settings()).name for system in there(rules) for tgt, seeds in system.seeds.items() for seed in seeds]
+    names = [job.name for system in there(rules) for job in trial_jobs(rules, system)]
+    names += [name for of in run_names(rules).values() for name in of]
     for name in [*names, *(scoring.name for scoring in scorings(rules))]:
         yield f"{'done   ' if (out / f'{name}.json').exists() else 'missing'} {name}"
 

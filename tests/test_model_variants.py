@@ -1,0 +1,125 @@
+"""Dependencies by distance, and models whose code is another: small rules run to their end, and the records are those that the claims ask for."""
+from dataclasses import replace
+
+import pytest
+import torch
+
+from annotated_transformer.architectures import build
+from annotated_transformer.batching import encode_corpus
+from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.experiments import by_distance, model_variants
+from annotated_transformer.experiments.rivals_measured import System, read_rules, run_names
+from annotated_transformer.experiments.verdicts import read_claims
+from annotated_transformer.grammar import examples
+from annotated_transformer.model import count_parameters
+from annotated_transformer.records import read_record
+from annotated_transformer.training import PRESETS
+from annotated_transformer.vocabulary import BytePairVocabulary
+
+TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
+FEW = {"batch_tokens": 300, "steps": 2, "warmup_steps": 1, "save_every": 2, "keep": 1}
+
+
+@pytest.fixture
+def data(tmp_path):
+    corpus = grammar_corpus(tmp_path / "data", train=120, dev=6, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return tmp_path / "data"
+
+
+def small(name: str, systems: dict[str, System]):
+    rules = read_rules(name)
+    return rules._replace(training=rules.training | FEW, trials=rules.trials | ({} if len(rules.trials["peaks"]) == 1 else FEW), systems=systems)
+
+
+def asked(prefix: str) -> set[str]:
+    "The numbers that the claims want of such records."
+    sides = [side for claim in read_claims()["claim"] if claim["judge"] == "margin" for side in (claim["better"], claim["worse"])]
+    return {side[key].removeprefix("metrics.") for side in sides if side["record"].startswith(prefix) for key in ("value", "over") if key in side}
+
+
+def test_variants_of_the_model_to_the_end(data, tmp_path, monkeypatch):
+    rules = read_rules("model_variants")
+    systems = {name: s._replace(model=TINY | {k: v for k, v in s.model.items() if k == "positions"}, seeds={"de": [0]}) for name, s in rules.systems.items()}
+    monkeypatch.setattr(model_variants, "read_rules", lambda name: small(name, systems))
+    for _ in range(2):  # the second time there is nothing to do
+        model_variants.model_variants(data, folder=tmp_path / "runs", out=tmp_path / "out")
+    names = sorted(path.stem for path in (tmp_path / "out").iterdir())
+    assert names == sorted(f"variant_{name}_seed0" for name in (*systems, "positions"))  # one rate: no trials
+    found = read_record(tmp_path / "out" / "variant_positions_seed0.json")
+    assert asked("variant_positions") <= set(found["metrics"]) and len(found["metrics"]) == 6
+    assert {line["positions"] for line in found["by_position"]} == set(model_variants.POSITIONS)
+    assert asked("variant_additive") | asked("variant_dot") <= set(read_record(tmp_path / "out" / "variant_additive_seed0.json")["metrics"])
+
+
+def test_the_rules_of_the_variants_are_the_sweeps():
+    from annotated_transformer.experiments.variations import scaled
+
+    rules, (model, training) = read_rules("model_variants"), scaled("base", "small", 5000)
+    base = rules.systems["dot-product"].configuration(5000)
+    assert replace(base, pre_norm=model.pre_norm) == model and {s.name: s.seeds["de"] for s in rules.systems.values()} == dict.fromkeys(rules.systems, [0, 1, 2])
+    for name in ("steps", "warmup_steps", "batch_tokens", "label_smoothing"):
+        assert rules.training[name] == getattr(training, name)
+    peak = training.rate * (training.warmup_steps * model.d_model) ** -0.5
+    assert rules.trials["peaks"] == [pytest.approx(peak, rel=0.01)]
+    sizes = {name: sum(p.numel() for p in build(s.configuration(5000)).parameters()) for name, s in rules.systems.items()}
+    assert sizes["dot-product"] == count_parameters(base) == sizes["no-positions"] and sizes["additive"] - sizes["dot-product"] == 18 * 8 * 16
+
+
+def test_additive_attention_looks_at_no_padding():
+    torch.manual_seed(0)
+    model = build(model_variants.AdditiveConfig(vocab_size=40, **TINY)).eval()
+    src, tgt = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8]])
+    padded = torch.tensor([[5, 6, 3, 0, 0]])
+    torch.testing.assert_close(model(padded, tgt), model(src, tgt))
+
+
+def test_distances_to_the_end(data, tmp_path, monkeypatch):
+    systems = {"transformer": System("transformer", "tiny", "base", {"de": [0]}, model=TINY)}
+    monkeypatch.setattr(by_distance, "read_rules", lambda name: small(name, systems))
+    by_distance.by_distance(data, sentences=150, folder=tmp_path / "runs", out=tmp_path / "out")
+    names = sorted(path.stem for path in (tmp_path / "out").iterdir())
+    assert [name for name in names if "trial" not in name] == ["distance_transformer_seed0", "grammar_transformer_seed0"] and len(names) == 2 + 3
+    found = read_record(tmp_path / "out" / "distance_transformer_seed0.json")
+    assert asked("distance_") <= set(found["metrics"]) and all(0 <= v <= 1 for k, v in found["metrics"].items() if k.startswith("kept"))
+    assert sum(found["metrics"].get(f"pairs/{name}", 0) for name in by_distance.GROUPS) == sum(
+        v for k, v in found["metrics"].items() if k in ("pairs/subject", "pairs/relative", "pairs/particle"))
+
+
+def test_a_wrong_form_loses_a_dependency():
+    "Each word of a dependency, taken out of the right translation, loses it, and no other translation of the words can win it."
+    seen = 0
+    for example in (e for e, _ in zip(examples(5), range(200))):
+        right = list(by_distance.kept_dependencies(example, example.tgt))
+        assert all(kept for _, _, kept in right)
+        for i, j in example.alignment:
+            ends = [d for d in example.dependencies if i in (d.dependent, d.governor)]
+            word = example.tgt_tokens[j]
+            if ends and sum(token.lower() == word.lower() for token in example.tgt_tokens) == 1:
+                text = " ".join(token for token in example.tgt_tokens if token != word)
+                lost = [of for of, before in zip(by_distance.kept_dependencies(example, text), right) if of != before]
+                both = [d for d in ends if {d.dependent, d.governor} <= {a for a, _ in example.alignment}]
+                assert len(lost) == len(both)
+                seen += len(lost)
+    assert seen > 100
+
+
+def test_the_rules_by_distance_are_of_equal_size():
+    rules = read_rules("by_distance")
+    assert all(s.seeds == {"de": [0, 1, 2]} for s in rules.systems.values()) and rules.systems["transformer"].config in PRESETS
+    assert {name for of in run_names(rules).values() for name in of} >= {"grammar_transformer_seed0"}
+    from annotated_transformer.experiments.rivals_measured import there
+
+    if len(there(rules)) == 1:
+        pytest.skip("no rival is in the package yet")
+    from annotated_transformer.rivals.base import body_parameters
+
+    sizes = [body_parameters(s.configuration(1200)) for s in there(rules)]
+    assert max(sizes) / min(sizes) < 1.05
+
+
+@pytest.mark.parametrize("main", [by_distance.main, model_variants.main])
+def test_wrong_options_are_one_line(main, capsys, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        main(["--minutes", "0", "--out", str(tmp_path / "out")])
+    assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "out").exists()
