@@ -16,6 +16,7 @@ from annotated_transformer.experiments.rivals_measured import Job, Place, Settin
 from annotated_transformer.experiments.verdicts import read_claims
 from annotated_transformer.model import BASE, PAD
 from annotated_transformer.records import read_record, write_record
+from annotated_transformer.rivals.fine_tuning import Tuning
 from annotated_transformer.training import PAPER
 from annotated_transformer.vocabulary import BytePairVocabulary
 
@@ -60,6 +61,7 @@ def place(tmp_path, monkeypatch):
     encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
     tiny = replace(BASE, vocab_size=300, n_layers=1, d_model=16, d_ff=16, n_heads=2, d_k=8, d_v=8)
     monkeypatch.setitem(train_command.PRESETS, "tiny-transformer", (tiny, PAPER))
+    monkeypatch.setattr(module, "Tuning", lambda: Tuning(steps=2, sentences=2, samples=2, save_every=1))
     return Place({"de": tmp_path / "data", "fr": tmp_path / "data"}, tmp_path / "runs", tmp_path / "out")
 
 
@@ -68,7 +70,8 @@ SMALL = RULES._replace(
     trials=RULES.trials | {"steps": 2, "warmup_steps": 1, "save_every": 2, "keep": 1, "peaks": [1e-3, 1e-2]},
     systems={"transformer": System("transformer", "tiny-transformer", "Transformer (base model)", {"de": [0, 1], "fr": [0]}),
              "recurrent": System("recurrent", "mean", "GNMT + RL", {"de": [0], "fr": [0]}, {"optimizer": "sgd", "clip_norm": 1.0, "peak": 0.1}),
-             "absent": System("absent", "no-such-kind", "ByteNet", {"de": [0]})})
+             "absent": System("absent", "no-such-kind", "ByteNet", {"de": [0]})},
+    tuned=(System("recurrent-rl", "recurrent", "GNMT + RL", {"de": [0]}),))
 
 
 def test_the_rules_are_whole():
@@ -105,7 +108,7 @@ def test_the_plan_in_many_sittings(place, monkeypatch):
     "Each ends after its first job: every record is written, and none twice."
     order, write, sittings = [], module.write_record, 0
     monkeypatch.setattr(module, "write_record", lambda path, record: (order.append(path.stem), write(path, record)))
-    perform, judge, clock, real = module.perform, module.judge, [0.0], time.monotonic
+    clock, real = [0.0], time.monotonic
     until = real() + 3600
 
     def then_time_is_up(do):
@@ -115,8 +118,8 @@ def test_the_plan_in_many_sittings(place, monkeypatch):
             return done
         return doing
 
-    monkeypatch.setattr(module, "perform", then_time_is_up(perform))
-    monkeypatch.setattr(module, "judge", then_time_is_up(judge))
+    for name in ("perform", "tune_run", "judge"):
+        monkeypatch.setattr(module, name, then_time_is_up(getattr(module, name)))
     monkeypatch.setattr(module.time, "monotonic", lambda: real() + clock[0])
     while not module.do_next(SMALL, Place(place.data, place.runs, place.out, until=until)):
         clock[0], sittings = 0.0, sittings + 1
@@ -136,7 +139,7 @@ def done(place, monkeypatch):
 def test_records_in_order(done, capsys):
     place, order = done
     stages = [0 if name.startswith("rival_trial_") else 2 if name.startswith("rival_test_") else 1 for name in order]
-    assert stages == sorted(stages) and len(order) == len(set(order)) == 2 + 5 + 3 + 2 + 1 + 5 + 1
+    assert stages == sorted(stages) and len(order) == len(set(order)) == 2 + 5 + (3 + 2) + 1 + 1 + (6 + 1)  # trials, runs, a tuned one, an ensemble, the test set for all of them
     trials = {name: read_record(place.out / f"{name}.json") for name in order if name.startswith("rival_trial_recurrent")}
     best = min(trials.values(), key=lambda r: r["metrics"]["perplexity/dev"])
     run = read_record(place.out / "rival_recurrent_seed0.json")
@@ -156,6 +159,8 @@ def test_records_have_what_claims_and_tables_ask_for(done):
     assert [("sacrebleu" in line, line["step"]) for line in run["curve"]] == [(True, 2), (True, 4)]
     assert "sacrebleu/test" in test["metrics"] and "sacrebleu/test" not in run["metrics"] and not any("test" in e["set"] for e in run["evaluations"])
     assert both["config"]["members"] == ["rival_transformer_seed0", "rival_transformer_seed1"] and "sacrebleu/dev" in both["metrics"]
+    tuned = read_record(place.out / "rival_recurrent-rl_seed0.json")
+    assert tuned["config"]["after"] == "rival_recurrent_seed0" and {"sacrebleu/dev", "sacrebleu_before/dev", "reward_first", "reward_last"} <= set(tuned["metrics"])
     assert both["metrics"]["parameters"] == 2 * run["metrics"]["parameters"]
 
 

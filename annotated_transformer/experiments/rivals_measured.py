@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['System', 'Settings', 'Rules', 'read_rules', 'training_of', 'Place', 'Job', 'trial_jobs', 'there', 'chosen',
-           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'Scoring', 'run_names',
-           'scorings', 'judge', 'taken', 'work_on', 'do_next', 'time_updates', 'rivals_measured', 'planned', 'main']
+           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'Scoring',
+           'run_names', 'scorings', 'judge', 'taken', 'work_on', 'do_next', 'time_updates', 'rivals_measured',
+           'planned', 'main']
 
 # %% ../../nbs/48_rivals_measured.ipynb #d464fcac
 import contextlib
@@ -33,6 +34,7 @@ from ..files import InputError
 from ..optimizer import learning_rate
 from ..options import say
 from ..records import make_record, read_record, run_program, write_record
+from ..rivals.fine_tuning import Tuning, begin_tuning, load_together, tune
 from ..runs import Run, load_weights
 from ..scores import score
 from ..training import PAPER, TrainingConfig, facts_of, start_run, train
@@ -81,6 +83,8 @@ class Rules(NamedTuple):
     search: dict[str, float]
     systems: dict[str, System]
     throughput: dict[str, Any] = {}
+    tuned: tuple[System, ...] = ()
+    "systems whose `config` is the name of another one: its trained runs, tuned on expected GLEU"
 
     def candidates(self, system: System) -> list[Settings]:
         "The settings that a system tries: Adam's peaks, and half, once and twice its own paper's rate with its own optimizer."
@@ -94,7 +98,8 @@ def read_rules(name: str = "rivals_measured") -> Rules:
     "Rules of this form, from the TOML file of that name beside the module."
     found = tomllib.loads((files("annotated_transformer") / "experiments" / f"{name}.toml").read_text(encoding="utf-8"))
     systems = {entry["name"]: System(**entry) for entry in found.pop("system")}
-    return Rules(**found, systems=systems)
+    tuned = tuple(System(**entry) for entry in found.pop("tuned", []))
+    return Rules(**found, systems=systems, tuned=tuned)
 
 # %% ../../nbs/48_rivals_measured.ipynb #1905394b
 def training_of(rules: Rules, settings: Settings, d_model: int, seed: int, trial: bool) -> TrainingConfig:
@@ -240,6 +245,22 @@ def with_bleu(run: Run, data: Path, curve: list[dict]) -> list[dict]:
         found[step] = score(written, references, corpus.tgt, samples=0)["sacrebleu"].value
     return [line | ({"sacrebleu": found[line["step"]]} if line["step"] in found else {}) for line in curve]
 
+# %% ../../nbs/48_rivals_measured.ipynb #8039d130
+def tune_run(job: Job, rules: Rules, place: Place) -> bool:
+    "Tune the run that the job's system names on expected GLEU, and write the record. Returns whether it got there in time."
+    source = replace(job, system=rules.systems[job.system.config]).name
+    run = begin_tuning(place.runs / job.name, place.runs / source, Tuning())
+    if not tune(run, place.data[job.tgt], place.minutes()):
+        return False
+    tuned, before = run.record(), read_record(place.out / f"{source}.json")
+    metrics = tuned["metrics"] | scores_on(load(run.folder), place.data[job.tgt], "dev", rules.search)
+    metrics |= {"parameters": before["metrics"]["parameters"], "sacrebleu_before/dev": before["metrics"]["sacrebleu/dev"]}
+    config = {"kind": before["config"]["kind"], "system": job.system.name, "after": source, "tuning": tuned["tuning"], "search": rules.search}
+    write_record(place.out / f"{job.name}.json", make_record(
+        job.name, rules.name, row=job.system.row, config=config, seconds=tuned["seconds"], metrics=metrics, **run.provenance(), curve=tuned["curve"]))
+    say(f"{job.name}: {metrics['sacrebleu/dev']:.1f} BLEU, {metrics['sacrebleu_before/dev']:.1f} before")
+    return True
+
 # %% ../../nbs/48_rivals_measured.ipynb #e5d50d9f
 class Scoring(NamedTuple):
     "What is scored when the runs are done: a run, or an ensemble of several, on a split."
@@ -251,8 +272,9 @@ class Scoring(NamedTuple):
 
 
 def run_names(rules: Rules) -> dict[tuple[str, str], list[str]]:
-    "The names of all runs, by system and target language."
-    return {(s.name, tgt): [Job(s, tgt, seed, Settings(), of=rules.name).name for seed in seeds] for s in there(rules) for tgt, seeds in s.seeds.items()}
+    "The names of all runs, tuned ones among them, by system and target language."
+    return {(s.name, tgt): [Job(s, tgt, seed, Settings(), of=rules.name).name for seed in seeds]
+            for s in (*there(rules), *rules.tuned) for tgt, seeds in s.seeds.items()}
 
 
 def scorings(rules: Rules) -> list[Scoring]:
@@ -269,9 +291,7 @@ def scorings(rules: Rules) -> list[Scoring]:
 def judge(scoring: Scoring, rules: Rules, place: Place) -> None:
     "Score, and write the record."
     begun_at, members = time.monotonic(), [load(place.runs / name) for name in scoring.members]
-    translator = members[0]
-    if len(members) > 1:
-        translator = Translator(Ensemble([member.model for member in members]), members[0].vocabulary, members[0].run)
+    translator = load_together([place.runs / name for name in scoring.members]) if len(scoring.members) > 1 else members[0]
     metrics = scores_on(translator, place.data[scoring.tgt], scoring.split, rules.search)
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
     runs = [read_record(place.out / f"{name}.json") for name in scoring.members]
@@ -306,7 +326,7 @@ def work_on(names: Sequence[str], do, place: Place) -> bool:
 
 # %% ../../nbs/48_rivals_measured.ipynb #8ed8b88c
 def do_next(rules: Rules, place: Place) -> bool:
-    "Go on with the plan: trials, runs, then scores. Returns whether all is done."
+    "Go on with the plan: trials, runs, tuning, then scores. Returns whether all is done."
     if missing := [system.name for system in rules.systems.values() if system not in there(rules)]:
         say(f"Not in this package, left out: {', '.join(missing)}")
     trials = [job for system in there(rules) for job in trial_jobs(rules, system)]
@@ -314,6 +334,9 @@ def do_next(rules: Rules, place: Place) -> bool:
         return False
     runs = run_jobs(rules, place.out)
     if not work_on([job.name for job in runs], lambda i: perform(runs[i], rules, place), place):
+        return False
+    tunings = [Job(system, tgt, seed, Settings(), of=rules.name) for system in rules.tuned for tgt, seeds in system.seeds.items() for seed in seeds]
+    if not work_on([job.name for job in tunings], lambda i: tune_run(tunings[i], rules, place), place):
         return False
     last = scorings(rules)
     return work_on([scoring.name for scoring in last], lambda i: judge(last[i], rules, place), place)
