@@ -61,7 +61,7 @@ class System(NamedTuple):
         "Of its model. Raises InputError for a kind that this package does not have."
         return replace(preset_named(self.config)[0], **self.model, vocab_size=vocab_size)
 
-
+# %% ../../nbs/48_rivals_measured.ipynb #a4089732
 class Settings(NamedTuple):
     "What is chosen for each system."
 
@@ -72,7 +72,7 @@ class Settings(NamedTuple):
     def __str__(self) -> str:
         return f"{self.optimizer}{f'_clip{self.clip_norm:g}' if self.clip_norm else ''}_{self.peak:g}"
 
-# %% ../../nbs/48_rivals_measured.ipynb #a4089732
+# %% ../../nbs/48_rivals_measured.ipynb #5968c1dc
 class Rules(NamedTuple):
     "All that is decided before a run. `name` begins the names of its records."
 
@@ -93,7 +93,7 @@ class Rules(NamedTuple):
         peak = own.pop("peak", 0.0)
         return adams + [Settings(**own, peak=factor * peak) for factor in (0.5, 1, 2) if own]
 
-
+# %% ../../nbs/48_rivals_measured.ipynb #f1b00863
 def read_rules(name: str = "rivals_measured") -> Rules:
     "Rules of this form, from the TOML file of that name beside the module."
     found = tomllib.loads((files("annotated_transformer") / "experiments" / f"{name}.toml").read_text(encoding="utf-8"))
