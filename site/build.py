@@ -168,7 +168,8 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
     for cell in nb["cells"]:
         shown = code(cell, "index", static) if cell["cell_type"] == "code" else {**cell, "source": text(cell)}
         if shown is not None:
-            cells.append({**shown, "source": shown["source"].replace("](../figures/", "](figures/").replace("](../LICENSE)", "](LICENSE)")})
+            cells.append({**shown, "source": shown["source"].replace("](../figures/", "](figures/").replace("](../LICENSE)", "](LICENSE)")
+                          .replace("](../CONTRIBUTING.md)", "](contributing.md)")})
     title, _, lead = cells[0]["source"].partition("\n> ")
     cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}"
     parts = list(dict.fromkeys(chapter.part for chapter in chapters))

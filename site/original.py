@@ -54,7 +54,7 @@ def main() -> None:
     paper, out = Paper(Path(sys.argv[1])), ROOT / "build" / "with_the_paper"
     shutil.rmtree(out, ignore_errors=True)
     (out / "nbs").mkdir(parents=True)
-    for name in ("figures", "LICENSE"):  # what the notebooks link to
+    for name in ("figures", "LICENSE", "CONTRIBUTING.md"):  # what the notebooks link to
         (out / name).symlink_to(ROOT / name)
     (out / "nbs" / "results").symlink_to(ROOT / "nbs" / "results")
     for path in sorted((ROOT / "nbs").glob("*.ipynb")):
