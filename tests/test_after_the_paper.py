@@ -9,12 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotated_transformer.alignment import Actor, Scorer, advantages, answer_mask, answers, collect, grammatical, log_probabilities
+from annotated_transformer.alignment import policy_loss, ppo, ranked_pairs, standardise, token_rewards, value_loss
 from annotated_transformer.attention import causal_mask
 from annotated_transformer.decoder_only import Continuation, DecoderOnly, after_separator, as_long, continued, drawing, joined, narrowed
 from annotated_transformer.decoder_only import next_symbols
 from annotated_transformer.encoder_only import IGNORED, MASK, SEPARATOR, EncoderOnly, draw, learn, loss_at, mask_words, one_hidden, tabled
+from annotated_transformer.experiments import after_the_paper
+from annotated_transformer.experiments.after_the_paper import main, rules
 from annotated_transformer.files import InputError
+from annotated_transformer.grammar import examples, parse
 from annotated_transformer.model import BASE, END, PAD, START
+from annotated_transformer.preferences import answer_log_probability, best_of, best_of_kl, dpo_loss
+from annotated_transformer.records import read_record
 from annotated_transformer.span_corruption import corrupted
 
 SMALL = replace(BASE, vocab_size=30, n_layers=2, d_model=32, d_ff=64, n_heads=4, d_k=8, d_v=8, dropout=0.0)
@@ -155,3 +162,184 @@ def test_a_state_of_something_else_is_one_line(tmp_path: Path):
     torch.save({"model": {}}, tmp_path / "state.pt")
     with pytest.raises(InputError, match="remove it to begin anew"):
         trained(tmp_path / "state.pt", 3)
+
+
+# --- alignment -----------------------------------------------------------------------------------------------------------------------
+
+TOY = replace(BASE, vocab_size=12, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
+
+
+def test_the_fast_recogniser_agrees_with_the_parser():
+    rng, tokens = Random(4), [token for e in islice(examples(40), 20) for token in e.src_tokens]
+    for e in islice(examples(41), 12):
+        spoilt = list(e.src_tokens)
+        spoilt[rng.randrange(len(spoilt))] = rng.choice(tokens)
+        assert grammatical(e.src.lower()) and grammatical(" ".join(spoilt)) == bool(parse(" ".join(spoilt)))
+    assert not grammatical("") and not grammatical("the") and not grammatical("zebras sleep .")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=7))
+def test_ranked_pairs_are_all_pairs_that_differ(points):
+    pairs = ranked_pairs(points)
+    expected = {(i, j) for i in range(len(points)) for j in range(len(points)) if points[i] > points[j]}
+    assert set(pairs) == expected and len(pairs) == len(expected)
+    if len(set(points)) == len(points):
+        assert len(pairs) == len(points) * (len(points) - 1) // 2
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**31), st.floats(0.5, 1.0), st.floats(0.0, 1.0))
+def test_advantages_are_the_discounted_sum_of_surprises(seed, gamma, lam):
+    torch.manual_seed(seed)
+    rewards, values = torch.randn(2, 6), torch.randn(2, 6)
+    mask = torch.tensor([[False, True, True, True, True, True], [False, True, True, False, False, False]])
+    found, targets = advantages(rewards * mask, values, mask, gamma, lam)
+    for row, last in ((0, 5), (1, 2)):
+        for t in range(1, last + 1):
+            surprises = [rewards[row, s] + gamma * (values[row, s + 1] if s < last else 0) - values[row, s] for s in range(t, last + 1)]
+            expected = sum((gamma * lam) ** i * surprise for i, surprise in enumerate(surprises))
+            torch.testing.assert_close(found[row, t], torch.as_tensor(expected), atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(targets[row, t], found[row, t] + values[row, t], atol=1e-5, rtol=1e-5)
+    assert (found[~mask] == 0).all() and (targets[~mask] == 0).all()
+
+
+def test_the_penalty_is_taken_at_each_symbol_and_the_score_at_the_last():
+    mask = torch.tensor([[False, True, True], [True, False, False]])
+    log_p, reference = torch.tensor([[5.0, -1, -2], [-3, 5, 5]]), torch.tensor([[0.0, -1.5, -1], [-1, 0, 0]])
+    found = token_rewards(torch.tensor([10.0, 20.0]), log_p, reference, mask, beta=2.0)
+    assert found.tolist() == [[0.0, -1.0, 12.0], [24.0, 0.0, 0.0]]
+
+
+def test_on_its_own_answers_ppo_begins_as_policy_gradient():
+    torch.manual_seed(0)
+    log_p = torch.randn(3, 4).log_softmax(-1).requires_grad_()
+    advantage, mask = torch.randn(3, 4), torch.rand(3, 4) < 0.7
+    policy_loss(log_p, log_p.detach(), advantage, mask).backward()
+    torch.testing.assert_close(log_p.grad, -advantage * mask / mask.sum())
+
+
+def test_the_clipped_value_loss_is_never_below_the_plain_one():
+    torch.manual_seed(0)
+    values, old, targets, mask = torch.randn(4, 5), torch.randn(4, 5), torch.randn(4, 5), torch.ones(4, 5, dtype=torch.bool)
+    plain = 0.5 * ((values - targets) ** 2).mean()
+    assert value_loss(values, old, targets, mask) >= plain
+    torch.testing.assert_close(value_loss(old, old, targets, mask), 0.5 * ((old - targets) ** 2).mean())
+    torch.testing.assert_close(value_loss(values, old, targets, mask, eps=1e9), plain)
+
+
+def test_log_probabilities_of_answers_are_those_of_whole_texts():
+    torch.manual_seed(0)
+    model = DecoderOnly(TOY).eval()
+    texts = tabled([[START, 6, SEPARATOR, 8, 9, END], [START, 7, SEPARATOR, END]])
+    with torch.no_grad():
+        logs = model.logits(texts).log_softmax(-1)
+        assert torch.allclose(answer_log_probability(model, texts), torch.stack(
+            [logs[0, 2, 8] + logs[0, 3, 9] + logs[0, 4, END], logs[1, 2, END]]), atol=1e-5)
+        assert torch.allclose((log_probabilities(model, texts) * answer_mask(texts)).sum(1), answer_log_probability(model, texts))
+
+
+def test_the_reward_of_a_text_is_read_at_its_last_symbol():
+    torch.manual_seed(0)
+    scorer = Scorer(DecoderOnly(TOY).eval())
+    torch.nn.init.normal_(scorer.output.weight)
+    texts = tabled([[START, 6, SEPARATOR, 8, 9, END], [START, 7, SEPARATOR, END]])
+    with torch.no_grad():
+        alone = torch.stack([scorer(texts[:1])[0, 5], scorer(texts[1:, :4])[0, 3]])
+        torch.testing.assert_close(scorer.at_end(texts), alone)
+        standardise(scorer, texts)
+        torch.testing.assert_close(scorer.at_end(texts).mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
+        torch.testing.assert_close(scorer.at_end(texts).std(), torch.tensor(1.0), atol=1e-5, rtol=0)
+
+
+def share_of_seven(ids: torch.Tensor) -> torch.Tensor:
+    mask = answer_mask(ids)
+    return ((ids[:, 1:] == 7) & mask).sum(1) / mask.sum(1)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ppo_rises_by_its_reward_and_not_by_a_shuffled_one(shuffle):
+    torch.manual_seed(0)
+    reference, prompts = DecoderOnly(TOY).eval(), tabled([[START, 6, SEPARATOR]] * 64)
+    reference.embedding.weight.data *= 0.3
+
+    def reward(ids):
+        return share_of_seven(ids)[torch.randperm(len(ids))] if shuffle else share_of_seven(ids)
+
+    before = share_of_seven(answers(reference, prompts.repeat(4, 1), 10)).mean()
+    policy, _ = ppo(reference, reward, prompts, beta=0.0, iterations=25, rate=3e-3)
+    after = share_of_seven(answers(policy, prompts.repeat(4, 1), 10)).mean()
+    assert after - before < 0.15 if shuffle else after - before > 0.4
+
+
+def test_a_large_penalty_keeps_the_policy_where_it_was():
+    moved = []
+    for beta in (0.0, 10.0):
+        torch.manual_seed(0)
+        reference, prompts = DecoderOnly(TOY).eval(), tabled([[START, 6, SEPARATOR]] * 64)
+        reference.embedding.weight.data *= 0.3
+        policy, _ = ppo(reference, share_of_seven, prompts, beta=beta, iterations=12, rate=3e-3)
+        moved.append(collect(Actor(policy), reference, share_of_seven, prompts, beta).kl)
+    assert abs(moved[1]) < 0.2 < moved[0]
+
+
+def test_best_of_n_takes_the_best_of_each_prompts_answers():
+    torch.manual_seed(0)
+    model = DecoderOnly(TOY).eval()
+    scorer = Scorer(model)
+    torch.nn.init.normal_(scorer.output.weight)
+    prompts = tabled([[START, 6, SEPARATOR], [START, 7, SEPARATOR]])
+    means = []
+    for n in (1, 16):
+        texts = best_of(model, scorer, prompts.repeat(20, 1), n)
+        assert texts[:, 1].tolist() == [6, 7] * 20
+        means.append(scorer.at_end(texts).mean().item())
+    assert means[1] > means[0] and best_of_kl(1) == 0
+
+
+def test_dpo_with_equal_chances_has_the_gradient_of_the_paper():
+    torch.manual_seed(0)
+    better, worse, before = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True), torch.randn(2, 5)
+    dpo_loss(better, worse, before[0], before[1], 0.3).backward()
+    margin = 0.3 * ((better - before[0]) - (worse - before[1])).detach()
+    torch.testing.assert_close(better.grad, -0.3 * torch.sigmoid(-margin) / 5)
+    torch.testing.assert_close(worse.grad, 0.3 * torch.sigmoid(-margin) / 5)
+
+
+# --- the runs of record, on tiny sizes -----------------------------------------------------------------------------------------------
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["encoder", "continuation", "spans", "alignment"])
+def test_every_run_leaves_a_record_with_what_its_rules_ask_for(what, tmp_path: Path):
+    main([what, "--scale", "0.005", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)])
+    record = read_record(tmp_path / f"after_{what}_seed0.json")
+    asked = {rule[key] for rule in rules() if rule["records"] == f"after_{what}" for key in ("better", "worse") if key in rule}
+    assert asked and asked <= set(record["metrics"])
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch):
+    arguments = ["spans", "--scale", "0.005", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
+    once, calls = after_the_paper.Session.once, []
+
+    def stopping(session, name, measure):
+        calls.append(name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return once(session, name, measure)
+
+    monkeypatch.setattr(after_the_paper.Session, "once", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        main(arguments)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "after_spans_seed0").glob("*[!s].json")}
+    assert len(before) == 2
+    monkeypatch.setattr(after_the_paper.Session, "once", once)
+    main(arguments)
+    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "after_spans_seed0").glob("*.json")}.items()
+    assert read_record(tmp_path / "after_spans_seed0.json")["status"] == "finished"
+
+
+def test_wrong_options_of_a_run_are_one_line(tmp_path: Path, capsys):
+    for wrong in (["spans", "--scale", "0"], ["alignment", "--data", str(tmp_path)], ["encoder", "--data", str(tmp_path)]):
+        with pytest.raises(SystemExit) as stopped:
+            main([*wrong, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)])
+        assert stopped.value.code == 2 and len(capsys.readouterr().err.strip().splitlines()) == 1
