@@ -50,8 +50,9 @@ def penn_files(source) -> dict[str, list[Path]]:
             found.setdefault(int(match[1]), []).append(path)
     for split, sections in SECTIONS.items():
         if missing := [f"{section:02}" for section in sections if section not in found]:
-            raise InputError(f"{source} has no section {', '.join(missing)} ({split}): give the folder of the Penn Treebank's WSJ, with files "
-                             f"wsj_{missing[0]}01.mrg ...; it has {len(found)} sections" + ", for which --corpus ptb-sample may do" * (set(found) <= {0, 1}))
+            raise InputError(f"{source} has no section {', '.join(missing)} ({split}): give the folder of the Penn Treebank's "
+                             f"WSJ, with files wsj_{missing[0]}01.mrg ...; it has {len(found)} sections"
+                             + ", for which --corpus ptb-sample may do" * (set(found) <= {0, 1}))
     return {split: [path for section in sections for path in found[section]] for split, sections in SECTIONS.items()}
 
 
@@ -387,7 +388,8 @@ class Parsed(NamedTuple):
         "What a record keeps of it: percentages, and crossing phrases a sentence."
         s = self.scores
         values = {"f1": s.f1, "precision": s.precision, "recall": s.recall, "complete": s.complete, "crossing": s.average_crossing,
-                  "f1_12": s.up_to(12).f1, "f1_40": s.up_to(40).f1, "mended": self.mended, "sentences": len(self.parses), "not_counted": len(self.parses) - s.count(0)}
+                  "f1_12": s.up_to(12).f1, "f1_40": s.up_to(40).f1, "mended": self.mended,
+                  "sentences": len(self.parses), "not_counted": len(self.parses) - s.count(0)}
         return {f"{name}/{split}": round(value, 4) for name, value in values.items()}
 
 # %% ../nbs/72_parsing.ipynb #f02cbcab

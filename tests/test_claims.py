@@ -1,4 +1,4 @@
-"""The claims: rules that are whole and older than what they judge, verdicts that follow from the raw records, statistics held against others."""
+"""The claims: rules that are whole and older than what they judge, verdicts that follow from the raw records, statistics compared with others."""
 import functools
 import importlib
 import json
@@ -216,7 +216,7 @@ def test_records_by_the_rule_go_before_older_ones():
     assert verdict("one_head_worse", before) == [HOLDS, HOLDS]
     newer = rows(True, base=[30.0, 30.1, 29.9], A1=[32.0, 32.1, 31.9])
     assert verdict("one_head_worse", before | newer) == [FAILS, FAILS]
-    mixed = before | rows(True, base=[30.0, 30.1, 29.9])  # base anew, (A1) not yet: they are not held against each other
+    mixed = before | rows(True, base=[30.0, 30.1, 29.9])  # base anew, (A1) not yet: they are not compared
     assert verdict("one_head_worse", mixed) == [OPEN, OPEN]
 
 

@@ -1,4 +1,4 @@
-"""Trees read, written, put in sequences and back, on trees drawn at random; bracket scores held against EVALB's own sample."""
+"""Trees read, written, put in sequences and back, on trees drawn at random; bracket scores compared with EVALB's own sample."""
 import gzip
 import warnings
 from pathlib import Path

@@ -188,7 +188,8 @@ def matrix_rate(device: torch.device, size: int, dtype: torch.dtype) -> float:
 def plan(device: str, steps: int) -> list[dict]:
     "What to measure: on a processor the two small batches, on a GPU the paper's."
     if device == "cpu":
-        return [{"contestant": name, "model": "base", "batch": shape, "keep_memory": keep, "autocast": False, "compile": False, "steps": steps}
+        return [{"contestant": name, "model": "base", "batch": shape, "keep_memory": keep,
+                 "autocast": False, "compile": False, "steps": steps}
                 for shape in BATCHES.values() for keep in (False, True) for name in ("ours", *PEERS)]
     return [{"contestant": name, "model": model, "batch": (900, 28, 0.97), "keep_memory": False, "autocast": True, "compile": compile,
              "steps": steps} for model in ("base", "big") for compile in (False, True) for name in ("ours", "torch.nn.Transformer")]
@@ -252,11 +253,13 @@ def table(records: list[dict]) -> str:
         return json.dumps([record["config"][k] for k in same])
 
     peers = {key(r): r["metrics"]["step_seconds"] for r in records if r["config"]["contestant"] == "torch.nn.Transformer"}
-    lines = [f"{'':22} {'model':5} {'batch':>9} {'memory kept':>11} {'compiled':>8} {'step':>9} {'ratio':>6} {'peak':>9} {'of the limit':>12}"]
+    lines = [f"{'':22} {'model':5} {'batch':>9} {'memory kept':>11} {'compiled':>8} "
+             f"{'step':>9} {'ratio':>6} {'peak':>9} {'of the limit':>12}"]
     for r in records:
         c, m = r["config"], r["metrics"]
         ratio = f"{m['step_seconds'] / peers[key(r)]:.2f}" if key(r) in peers else "-"
-        lines.append(f"{c['contestant']:22} {c['model']:5} {' x '.join(map(str, c['batch'][:2])):>9} {'yes' if c['keep_memory'] else 'no':>11} "
+        lines.append(f"{c['contestant']:22} {c['model']:5} {' x '.join(map(str, c['batch'][:2])):>9} "
+                     f"{'yes' if c['keep_memory'] else 'no':>11} "
                      f"{'yes' if c['compile'] else 'no':>8} {m['step_seconds']:7.3f} s {ratio:>6} {m['peak_bytes'] / 2**30:5.2f} GiB "
                      f"{m['flops_per_second'] / m['limit_flops_per_second']:12.0%}")
     return "\n".join(lines)
