@@ -413,10 +413,12 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -9, process.communicate()[0]
-    fine_tuning.main(command)
+    fine_tuning.main([*command, "--record", str(tmp_path / "kept.json")])
     whole, killed = Run.open(tmp_path / "whole"), Run.open(killed)
     assert [(m["step"], m["reward"]) for m in whole.metrics()] == [(m["step"], m["reward"]) for m in killed.metrics()]
     assert len(whole.metrics()) == 6 and killed.record()["status"] == "finished"
+    assert {"sacrebleu/dev", "sacrebleu/dev_before", "gleu/dev", "gleu/dev_before"} <= set(killed.record()["metrics"])
+    assert read_json(tmp_path / "kept.json")["task"] == "rival" and read_json(tmp_path / "kept.json")["name"] == "kept"
     assert all(torch.equal(a, b) for a, b in zip(whole.weights().values(), killed.weights().values(), strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
     assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1

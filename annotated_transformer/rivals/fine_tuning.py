@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['load_together', 'groups', 'gleu', 'expected_reward_loss', 'draw', 'log_probabilities', 'without_dropout', 'Tuning',
-           'tuning_update', 'begin_tuning', 'model_with', 'tune', 'tune_on', 'where_it_stands', 'finish_tuning', 'main']
+           'tuning_update', 'begin_tuning', 'model_with', 'tune', 'tune_on', 'where_it_stands', 'on_dev',
+           'finish_tuning', 'main']
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #f2cb9d74
 import math
@@ -22,13 +23,15 @@ from torch import Tensor, nn
 
 from .. import translation
 from ..batching import ParallelCorpus, pad
-from ..decoding import Ensemble, greedy, sample
+from ..corpora import Corpus
+from ..decoding import Ensemble, sample
 from ..fast import fast, linear_cross_entropy, target_hidden
 from ..files import InputError, write_json
 from ..model import END, PAD, START
 from ..optimizer import OPTIMIZERS, clip, set_rate
 from ..options import run_program, say
 from ..processes import progress_bar, stop_signals, training_device
+from ..records import write_record
 from ..runs import Run
 from ..training import open_data
 
@@ -152,7 +155,8 @@ def model_with(run: Run, weights: dict[str, Tensor]) -> nn.Module:
 def tune(run: Run, data: str | Path | None = None, minutes: float | None = None) -> bool:
     "Go through the updates that are left. Returns whether the last was reached; then the weights and a record are there."
     tuning = Tuning(**{k: v for k, v in run.config["tuning"].items() if k != "after"})
-    corpus, _ = open_data(run, data or run.config["data"]["folder"])
+    data = data or run.config["data"]["folder"]
+    corpus, _ = open_data(run, data)
     model, optimizer, done, before = where_it_stands(run)
     run.continue_from(done)
     begun = time.monotonic()
@@ -166,7 +170,7 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
             bar.update()
             if stop and step < tuning.steps:
                 return False
-    finish_tuning(run, tuning)
+    finish_tuning(run, tuning, data)
     return True
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #ca789f0e
@@ -188,19 +192,30 @@ def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, fl
         optimizer.load_state_dict(state["optimizer"])
     return model, optimizer, done, state.get("seconds", 0.0)
 
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #c1d0f6c9
+def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
+    "sacreBLEU and mean GLEU, of words, of a run's translations of the development set by section 6.1's search; and its perplexity."
+    sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    found = translation.evaluate(translation.load(run), sources, references)
+    words = [gleu(made.split(), wanted.split()) for made, wanted in zip(found.translations, references)]
+    return {"sacrebleu": found.sacrebleu, "gleu": sum(words) / len(words), "perplexity": found.perplexity}
 
-def finish_tuning(run: Run, tuning: Tuning) -> None:
-    "Put the weights where they are translated with, and write the record."
+
+def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
+    "Put the weights where they are translated with, look at the development set before and after, and write the record."
     run.write_average(1)
     curve = [{"step": m["step"], "reward": m["reward"]} for m in run.metrics()]
     first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
     metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}
+    metrics |= {f"{name}/dev_before": value for name, value in on_dev(run.config["tuning"]["after"], data).items()}
+    metrics |= {f"{name}/dev": value for name, value in on_dev(run.folder, data).items()}
     run.write_record(run.result("finished", metrics, tuning=run.config["tuning"], curve=curve))
 
-# %% ../../nbs/47_ensembles_and_gleu.ipynb #c1d0f6c9
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #6863768c
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.rivals.fine_tuning RUN FOLDER`."
-    def fine_tuning(run: Path, folder: Path, /, *, data: Path | None = None, minutes: float | None = None, **changes: Tuning) -> None:
+    def fine_tuning(run: Path, folder: Path, /, *, data: Path | None = None, minutes: float | None = None,
+                    record: Path | None = None, **changes: Tuning) -> None:
         """Tune a trained run on its expected GLEU; stopped at any time, the same command goes on.
 
         Args:
@@ -208,8 +223,12 @@ def main(argv: list[str] | None = None) -> None:
             folder: the new run
             data: the prepared corpus, where it has moved
             minutes: stop after so many minutes
+            record: write the result record to this file too, when it is done
         """
-        if tune(begin_tuning(folder, run, Tuning(**changes)), data, minutes):
+        tuned = begin_tuning(folder, run, Tuning(**changes))
+        if tune(tuned, data, minutes):
+            if record is not None:
+                write_record(record, tuned.record() | {"name": record.stem, "task": "rival", "row": "GNMT + RL"})
             say(f"Next: annotated-transformer evaluate {folder}")
         else:
             say("Stopped. The same command goes on.")
