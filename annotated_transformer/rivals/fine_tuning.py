@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #223e5f53
 from .. import translation
 from ..batching import ParallelCorpus, pad
 from ..corpora import Corpus
