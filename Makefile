@@ -78,7 +78,7 @@ site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own wo
 
 .venv/.runtime: .venv/.python settings.ini setup.py constraints.txt
 	@echo "Installing PyTorch and a few libraries into .venv, this once"
-	@$(PIP) -e .
+	@$(PIP) -e '.[all]'
 	@touch $@
 
 .venv/.develop: .venv/.python settings.ini setup.py constraints.txt

@@ -7,6 +7,9 @@ from setuptools import find_packages, setup
 config = ConfigParser(delimiters=["="], interpolation=None)
 config.read("settings.ini", encoding="utf-8")
 cfg = config["DEFAULT"]
+extras = {key.removesuffix("_requirements"): cfg[key].split() for key in cfg if key.endswith("_requirements")}
+extras["all"] = extras["charts"] + extras["scores"] + extras["corpora"] + extras["cli"]
+extras["dev"] += extras["all"] + extras["watch"] + extras["export"]
 
 setup(
     name=cfg["lib_name"],
@@ -22,7 +25,7 @@ setup(
     package_data={cfg["lib_path"]: ["pretrained/**/*", "data/**/*", "experiments/*.toml"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
-    extras_require={"dev": cfg["dev_requirements"].split(), "export": cfg["export_requirements"].split()},
+    extras_require=extras,
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_path']}._modidx:d"],

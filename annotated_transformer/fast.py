@@ -114,7 +114,9 @@ class OneDNNLinear(torch.autograd.Function):
 
 # %% ../nbs/16_fast.ipynb #4f8f1aa2
 def linear(x: Float[Tensor, "*batch n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None = None) -> Tensor:
-    "x W^T + b, `F.linear` in all but speed. [*batch, m]"
+    "x W^T + b, `F.linear` in all but speed; of a rounded weight, without a derivative, the rounded product. [*batch, m]"
+    if hasattr(weight, "rounded") and not torch.is_grad_enabled():
+        return weight.rounded(x)
     plain = (torch.compiler.is_compiling() or not HAS_ONEDNN or x.device.type != "cpu" or x.dtype != torch.float32
              or weight.dtype != torch.float32 or not x.numel() or torch.is_autocast_enabled("cpu"))
     if plain:

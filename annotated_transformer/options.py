@@ -14,9 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from docstring_parser import parse_from_object
-
-from .files import InputError
+from .files import InputError, needs
 
 # %% ../nbs/98_options.ipynb #69d5a8b5
 class OptionParser(argparse.ArgumentParser):
@@ -25,7 +23,7 @@ class OptionParser(argparse.ArgumentParser):
     def error(self, message: str):
         raise InputError(f"{message} (see {self.prog} --help)")
 
-
+# %% ../nbs/98_options.ipynb #8bd39c90
 def add_argument(parser: OptionParser, name: str, kind: Any, help: str, place: Literal["option", "field", "needed", "optional"]) -> None:
     "An argument of type `kind`: a plain type, one of them or None, a tuple of them, a bool or a Literal. What is not typed is left out."
     if NoneType in get_args(kind):
@@ -40,13 +38,17 @@ def add_argument(parser: OptionParser, name: str, kind: Any, help: str, place: L
     elif get_origin(kind) is Literal:
         settings["choices"] = get_args(kind)
     else:
-        settings |= {"type": kind, "metavar": name.upper()}
-    parser.add_argument(f"--{name.replace('_', '-')}" if place in ("option", "field") else name, **settings)
+        settings |= {"type": kind, "metavar": name.rstrip("_").upper()}
+    if place in ("option", "field"):  # from_ is --from: Python keeps the word for itself
+        parser.add_argument(f"--{name.rstrip('_').replace('_', '-')}", dest=name, **settings)
+    else:
+        parser.add_argument(name, **settings)
 
 # %% ../nbs/98_options.ipynb #819fc931
 def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] = ()) -> None:
     "The arguments of a function, or the fields of a dataclass `but` those that another one has, each with its help."
-    helps, hints = {found.arg_name: found.description for found in parse_from_object(target).params}, get_type_hints(target)
+    parsed = needs("docstring_parser", "cli").parse_from_object(target)
+    helps, hints = {found.arg_name: found.description for found in parsed.params}, get_type_hints(target)
     word, place = ("base", "field") if inspect.isclass(target) else ("default", "option")  # a configuration's values are the base model's
     for name, parameter in inspect.signature(target).parameters.items():
         kind, default, help = hints[name], parameter.default, helps.get(name, "")

@@ -19,10 +19,12 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
+from . import options
 from .files import InputError, read_json, write_json
 
 # %% ../nbs/96_records.ipynb #f248d2ab
@@ -55,7 +57,7 @@ def versions() -> dict[str, str]:
     from importlib.metadata import version
 
     return {"python": platform.python_version()} | {
-        name: version(name) for name in ("torch", "numpy", "sentencepiece", "sacrebleu")
+        name: version(name) for name in ("torch", "numpy", "sentencepiece", "sacrebleu") if find_spec(name)
     }
 
 # %% ../nbs/96_records.ipynb #07bd7cc6
@@ -225,20 +227,13 @@ def run_program(function: Callable, module: str, argv: Sequence[str] | None = No
 
     An InputError is one line on standard error, and exit code 2.
     """
-    import tyro
     this_process()  # its sitting begins
-    try:
-        tyro.cli(function, args=argv, prog=f"python -m annotated_transformer.{module}")
-    except InputError as error:
-        print(f"{module}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    options.run_program(function, module, argv)
 
 # %% ../nbs/96_records.ipynb #2691de4b
 def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.records`."
-    import tyro
-
-    def records(folder: tyro.conf.Positional[Path] = Path("nbs/results")) -> None:
+    def records(folder: Path = Path("nbs/results"), /) -> None:
         "List the result records of a folder, and what state each is in."
         for row in list_records(folder):
             print("{:48} {:15} {:11} {}".format(*row))

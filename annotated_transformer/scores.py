@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CONTROL', 'PROPERTIES', 'word_perplexity', 'Score', 'counted', 'bleu', 'chrf', 'punctuation',
            'replace_unicode_punctuation', 'with_properties', 'moses_languages', 'moses', 'moses_tokens',
-           'split_compounds', 'paper_tokens', 'paper_bleu', 'score']
+           'split_compounds', 'paper_tokens', 'paper_bleu', 'Difference', 'paired', 'score']
 
 # %% ../nbs/31_scores.ipynb #4205a8f9
 import json
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
-from .files import InputError
+from .files import InputError, needs
 from .regularization import Quality
 
 # %% ../nbs/31_scores.ipynb #caa19516
@@ -53,15 +53,13 @@ def counted(metric, translations: Sequence[str], references: Sequence[str], samp
 # %% ../nbs/31_scores.ipynb #ae67585b
 def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0) -> Score:
     "BLEU as sacreBLEU counts it (13a tokens, case counts)."
-    from sacrebleu.metrics import BLEU
-
+    BLEU = needs("sacrebleu.metrics", "scores").BLEU
     return counted(BLEU(), translations, references, samples)
 
 # %% ../nbs/31_scores.ipynb #cb5d0976
 def chrf(translations: Sequence[str], references: Sequence[str], samples: int = 0) -> Score:
     "chrF2: the F-score of character n-grams up to 6, recall counted twice as heavy as precision."
-    from sacrebleu.metrics import CHRF
-
+    CHRF = needs("sacrebleu.metrics", "scores").CHRF
     return counted(CHRF(), translations, references, samples)
 
 # %% ../nbs/31_scores.ipynb #ddb06847
@@ -95,8 +93,7 @@ def with_properties(tokenizer, rule):
 
 def moses_languages() -> list[str]:
     "The codes of the languages that Moses has rules for."
-    from sacremoses.corpus import NonbreakingPrefixes
-
+    NonbreakingPrefixes = needs("sacremoses.corpus", "scores").NonbreakingPrefixes
     return sorted(set(NonbreakingPrefixes().available_langs.values()))
 
 # %% ../nbs/31_scores.ipynb #50ff9c8c
@@ -152,6 +149,31 @@ def paper_bleu(
     found = counted(BLEU(tokenize="none", smooth_method="none", force=True), *texts, samples)
     words = f"tok:moses-{language}{'-compounds' * compounds}-{version('sacremoses')}"
     return found._replace(signature=found.signature.replace("tok:none", words))
+
+# %% ../nbs/31_scores.ipynb #ba61818f
+class Difference(NamedTuple):
+    "How two systems' translations of the same sentences compare."
+
+    value: float
+    "the score of the second less that of the first"
+    p: float
+    "how often chance alone makes a difference as large, by paired bootstrap (Koehn 2004)"
+    signature: str
+
+
+def paired(first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000) -> dict[str, Difference]:
+    "By name, sacrebleu and chrf: the difference of two systems, and whether it may be chance. Raises InputError where lengths differ."
+    BLEU, CHRF = (getattr(needs("sacrebleu.metrics", "scores"), name) for name in ("BLEU", "CHRF"))
+    PairedTest = needs("sacrebleu.significance", "scores").PairedTest
+    if not len(first) == len(second) == len(references) > 0:
+        raise InputError(f"{len(first):,} and {len(second):,} translations and {len(references):,} references: the same number, at least one, is needed")
+    metrics, systems = {"BLEU": BLEU(), "chrF2": CHRF()}, [("first", list(first)), ("second", list(second))]
+    signatures, found = PairedTest(systems, metrics, references=[list(references)], test_type="bs", n_samples=samples)()
+    differences = {}
+    for name, theirs in (("sacrebleu", "BLEU"), ("chrf", "chrF2")):
+        value, p = found[theirs][1].score - found[theirs][0].score, found[theirs][1].p_value
+        differences[name] = Difference(value, p if value else 1.0, str(signatures[theirs]))  # of equals sacreBLEU gives the smallest p
+    return differences
 
 # %% ../nbs/31_scores.ipynb #c2f9e2a0
 def score(

@@ -24,7 +24,7 @@ def hub_pairs(name: str, config: str | None, split: str, src: str, tgt: str, str
     try:
         from datasets import load_dataset
     except ImportError:
-        raise InputError(f"{name} needs the library datasets: `pip install datasets`, "
+        raise InputError(f"{name} needs the library datasets: pip install 'annotated-transformer[corpora]', "
                          "or give as source a folder with the files") from None
     try:
         with progress(total, " pairs", split) as bar:

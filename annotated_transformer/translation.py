@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['Beginning', 'SENTENCE', 'Attention', 'Translation', 'check_search', 'cut', 'beginnings', 'batches', 'padded',
-           'progress_bar', 'Translator', 'described', 'attention_of', 'load', 'Evaluation', 'evaluate',
+           'progress_bar', 'Translator', 'described', 'attention_of', 'load', 'ensemble', 'Evaluation', 'evaluate',
            'reference_losses', 'write_sentences']
 
 # %% ../nbs/32_translation.ipynb #b4995bba
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,15 +21,17 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+# %% ../nbs/32_translation.ipynb #f37e225b
 from .architectures import most_positions
 from .attention import recording
 from .batching import Batch, batch_indices, pad
 from .files import InputError, writing
-from .decoding import Constraint, Hypothesis, beam_search
+from .decoding import Constraint, Ensemble, Hypothesis, beam_search
 from .fast import plain
 from .model import END, PAD, START, Transformer
 from .regularization import Quality, measure
-from .runs import Run
+from .runs import Run, find_run
+from .rounding import round_products
 from .scores import Score, score, word_perplexity
 from .training import training_device
 from .vocabulary import Vocabulary
@@ -184,6 +186,15 @@ class Translator:
         found = self.search(lines, beam_size, alpha, progress=progress, prefix=prefix)
         return [self.vocabulary.decode(hypotheses[0].ids) for hypotheses in found]
 
+    def stream(self, lines: Iterable[str], ahead: int = 500, **options) -> Iterator[str]:
+        """The translations of lines that keep coming, each in its turn; `options` are those of `translate`.
+
+        So many lines are read `ahead` and grouped by length: 1 answers each line before the next is read, more are faster.
+        """
+        lines = iter(lines)
+        while chunk := list(islice(lines, ahead)):
+            yield from self.translate(chunk, **options)
+
     @torch.inference_mode()
     def attention(self, src: str | Sequence[str], tgt: str | Sequence[str] | None = None) -> Attention | list[Attention]:
         """The weights of every layer and head of a Transformer for `src` and `tgt` (its own translation unless given).
@@ -236,27 +247,33 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
                      stack("decoder", "self", len(tgt), len(tgt)), stack("decoder", "cross", len(tgt), len(src)))
 
 # %% ../nbs/32_translation.ipynb #3807ffca
-def load(run: str | Path) -> Translator:
+def load(run: str | Path, precision: Literal["float32", "bfloat16", "int8"] = "float32") -> Translator:
     """The `Translator` of a run directory, or of weights that ship with the package, by their name.
 
-    Raises InputError where it is neither, or where its files are damaged or do not belong together.
+    Its search computes its products in `precision`. Raises InputError where it is neither, or where its files are damaged or do not
+    belong together.
     """
-    shipped = Path(str(files("annotated_transformer"))) / "pretrained"
-    known = sorted(p.name for p in shipped.glob("*/") if (p / "config.json").is_file())
-    if str(run) in known and not Path(run).exists():
-        run = shipped / str(run)
-    elif not Path(run).exists():
-        raise InputError(
-            f"{run}: no such run directory" + (f", nor shipped weights ({', '.join(known)})" if known else "")
-        )
-    opened = Run.open(run)
+    opened = find_run(run)
     model, vocabulary, weights = opened.model(), opened.vocabulary(), opened.weights()
     try:
         model.load_state_dict(weights)
     except RuntimeError:
         raise InputError(f"{run}: its weights are not those of the model that config.json tells of (kind: "
                          f"{opened.config.get('kind', 'transformer')})") from None
-    return Translator(model.to(training_device()), vocabulary, opened)
+    model = model.to(training_device())
+    round_products(model, precision)
+    return Translator(model, vocabulary, opened)
+
+# %% ../nbs/32_translation.ipynb #556ff57b
+def ensemble(members: Sequence[Translator]) -> Translator:
+    "Translators that write together, by the mean of their probabilities. Raises InputError where they have different vocabularies."
+    if len(members) == 1:
+        return members[0]
+    for other in members:
+        if other.vocabulary.digest != members[0].vocabulary.digest:
+            first, second = (m.run.folder if m.run else "a model" for m in (members[0], other))
+            raise InputError(f"{second}: its vocabulary is not that of {first}: only runs of one vocabulary can write together")
+    return Translator(Ensemble([member.model for member in members]), members[0].vocabulary, members[0].run)
 
 # %% ../nbs/32_translation.ipynb #ea17be69
 class Evaluation(NamedTuple):

@@ -21,7 +21,7 @@ from itertools import compress
 from pathlib import Path
 
 from .corpora import Corpus
-from .files import InputError, writing
+from .files import InputError, needs, writing
 from .model import END, PAD, START, UNKNOWN
 
 # %% ../nbs/22_vocabulary.ipynb #d0ab1af0
@@ -62,11 +62,11 @@ class Vocabulary:
 
 # %% ../nbs/22_vocabulary.ipynb #647e5109
 def byte_pair_model(lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0, sample: int = 5_000_000,
-                    whole: Sequence[str] = ()) -> bytes:
+                    whole: Sequence[str] = (), byte_fallback: bool = False) -> bytes:
     """SentencePiece's model of `vocab_size` symbols, learned from `lines` (at most `sample` of them, drawn at random; over 100).
 
-    The words in `whole` are a symbol each, whatever they are made of. Raises InputError where the text does not yield so many, or
-    has more characters.
+    The words in `whole` are a symbol each, whatever they are made of. With `byte_fallback`, 256 symbols stand for bytes, and no
+    character is unknown. Raises InputError where the text does not yield so many, or has more characters.
     """
     import sentencepiece
     content, ids = io.BytesIO(), dict(pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END)
@@ -75,7 +75,7 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, character_coverage: f
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=content, model_type="bpe", vocab_size=vocab_size, **ids, **names,
             character_coverage=character_coverage, normalization_rule_name="identity", max_sentence_length=1 << 16,
-            input_sentence_size=sample, shuffle_input_sentence=True, minloglevel=3,
+            input_sentence_size=sample, shuffle_input_sentence=True, minloglevel=3, byte_fallback=byte_fallback,
             user_defined_symbols=[WORD_START + word for word in whole])
     except (RuntimeError, OSError) as error:
         raise size_error(vocab_size, str(error)) from None
@@ -108,6 +108,11 @@ class BytePairVocabulary(Vocabulary):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._processor.IdToPiece(int(i)) for i in ids]
 
+    def decode(self, ids: Sequence[int]) -> str:
+        if any(self._processor.IsByte(int(i)) for i in ids):  # several of them may make one character
+            return self._processor.Decode([int(i) for i in ids if i not in (PAD, START, END)]).strip()
+        return super().decode(ids)
+
 # %% ../nbs/22_vocabulary.ipynb #2a81f3a8
 def draw(lines: Iterable[str], sample: int) -> list[str]:
     "At most `sample` of `lines`, all with the same chance, in one pass. The same lines give the same draw."
@@ -122,6 +127,7 @@ def draw(lines: Iterable[str], sample: int) -> list[str]:
 # %% ../nbs/22_vocabulary.ipynb #91f5f1b4
 def word_piece_tokenizer(vocabulary: dict[str, int] | None = None):
     "A tokenizer of `tokenizers` which splits at spaces, marked with U+2581, and around punctuation."
+    needs("tokenizers", "corpora")
     from tokenizers import Tokenizer, models, pre_tokenizers
     tokenizer = Tokenizer(models.WordPiece(vocabulary or {}, unk_token=SPECIALS[UNKNOWN], max_input_chars_per_word=200))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -165,6 +171,7 @@ class WordPieceVocabulary(Vocabulary):
     unknown = WORD_START + "\u2047"  # a word, mostly: where one character is unknown all of it is
 
     def __init__(self, content: bytes):
+        needs("tokenizers", "corpora")
         from tokenizers import Tokenizer
         super().__init__(content)
         self._tokenizer = Tokenizer.from_str(content.decode("utf-8"))
@@ -237,19 +244,19 @@ def drawn_lines(corpus: Corpus, sample: int = SAMPLE) -> Iterator[str]:
             yield from (line.decode("utf-8").rstrip("\n") for line in pair)
 
 # %% ../nbs/22_vocabulary.ipynb #bd0f8a96
-def ask(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int) -> dict:
+def ask(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int, options: dict) -> dict:
     "What a vocabulary depends on."
-    return {"corpus": corpus.digest, "kind": kind.__name__, "vocab_size": vocab_size, "sample": sample}
+    return {"corpus": corpus.digest, "kind": kind.__name__, "vocab_size": vocab_size, "sample": sample} | options
 
 
-def kept_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int = SAMPLE) -> Vocabulary | None:
+def kept_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int = SAMPLE, **options) -> Vocabulary | None:
     "The vocabulary in the corpus's folder, if `learn_vocabulary` made it of the same text and in the same way."
     try:
         facts = json.loads((corpus.folder / "learned.json").read_text(encoding="utf-8"))
         vocabulary = load_vocabulary(corpus.folder)
     except (OSError, ValueError):  # an InputError is a ValueError
         return None
-    return vocabulary if facts == ask(corpus, kind, vocab_size, sample) | {"vocabulary": vocabulary.digest} else None
+    return vocabulary if facts == ask(corpus, kind, vocab_size, sample, options) | {"vocabulary": vocabulary.digest} else None
 
 # %% ../nbs/22_vocabulary.ipynb #d670bbcc
 @contextmanager
@@ -280,5 +287,5 @@ def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sa
         vocabulary = kind.learn(drawn_lines(corpus, sample), vocab_size, **options)
     vocabulary.save(corpus.folder)
     with writing(corpus.folder / "learned.json", "w") as file:
-        json.dump(ask(corpus, kind, vocab_size, sample) | {"vocabulary": vocabulary.digest}, file, indent=1)
+        json.dump(ask(corpus, kind, vocab_size, sample, options) | {"vocabulary": vocabulary.digest}, file, indent=1)
     return vocabulary

@@ -247,7 +247,7 @@ class Stub:
         return [[Translation(line, 0.0, [], [])] for line in lines]
 
 if sys.argv[1] == "stub":
-    translation.load = lambda run: Stub()
+    translation.load = lambda run, precision: Stub()
 cli.main(["translate", "grammar", "--beam-size", "1"])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)
 """
@@ -359,9 +359,9 @@ def test_interrupted_training_continues(made, tmp_path):
 
 
 def test_a_value_that_is_some_presets_default_is_not_ignored(made, tmp_path, capsys):
-    "Small's 3,500 steps, asked of a run of another preset, by itself and beside --config."
+    "Small's 200 updates between checkpoints, asked of a run of another preset, by itself and beside --config."
     for more in ([], ["--data", made / "data"], ["--config", "tiny"]):
-        fails(["train", made / "run", "--steps", "3500", *more], capsys, "--steps 3500 (it has 12)")
+        fails(["train", made / "run", "--save-every", "200", *more], capsys, "--save-every 200 (it has 4)")
 
 
 def test_train_says_the_rates_peak_and_warns(made, tmp_path, capsys):
@@ -539,7 +539,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["77", "300"]),
     (["train", "NEW", "--data", "NOTHING", "--config", "tiny"], ["NOTHING"]),
-    (["train", "RUN", "--data", "DATA", "--config", "tiny"], ["--steps"]),
+    (["train", "RUN", "--data", "DATA", "--config", "tiny"], ["--save-every"]),
     (["translate", "RUN", "NOTHING"], ["NOTHING"]),
     (["translate", "RUN", "--beam-size", "0"], ["beam_size 0"]),
     (["translate", "RUN", "--alpha", "nan"], ["alpha nan"]),
@@ -550,7 +550,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["export", "RUN", "NEW", "--quantization", "int7"], ["--quantization", "int7"]),
     (["export", "RUN", "DATA"], ["DATA", "exists"]),
     (["evaluate", "RUN", "--alpha", "1000"], ["alpha 1000"]),
-    (["train", "RUN", "--steps", "50"], ["--steps 50", "12"]),
+    (["train", "RUN", "--steps", "5"], ["--steps 5", "12"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"], ["attention_dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--seed", "-1"], ["seed -1"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--rate", "nan"], ["rate nan"]),
@@ -570,7 +570,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["evaluate", "--translations", "a", "--references", "b", "--beam-size", "8"], ["--beam-size"]),
     (["evaluate", "RUN", "--references", "DATA/test.de", "--split", "dev"], ["--src"]),
     (["train", "RUN", "--d-k", "64"], ["--d-k 64", "8"]),
-    (["train", "RUN", "--steps", "3500"], ["--steps 3500", "12"]),
+    (["train", "RUN", "--steps", "7"], ["--steps 7", "12"]),
     (["train", "RUN", "--dropout", "0.3"], ["--dropout 0.3", "0.05"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):

@@ -16,13 +16,18 @@ from packaging.utils import canonicalize_name
 
 pytestmark = pytest.mark.xdist_group("package")  # one process builds and installs for all of these
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses", "tyro", "nbdev", "fastcore", "IPython"]
+HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses", "nbdev", "fastcore", "IPython"]
 
 
 def settings() -> dict[str, str]:
     config = ConfigParser(delimiters=["="], interpolation=None)
     config.read(ROOT / "settings.ini", encoding="utf-8")
     return dict(config["DEFAULT"])
+
+
+def requirements(*but: str) -> list[str]:
+    "All requirements in settings.ini, `but` those of some extras."
+    return [r for key, line in settings().items() if key.endswith("requirements") and key.removesuffix("_requirements") not in but for r in line.split()]
 
 
 def closure(requirements: list[str]) -> list[metadata.Distribution]:
@@ -65,7 +70,7 @@ def run(wheel: Path, tmp_path_factory) -> Callable:
     # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second time
     dependencies = tmp / "dependencies"
     dependencies.mkdir()
-    for distribution in closure(settings()["requirements"].split()):
+    for distribution in closure(requirements("dev", "watch", "export", "corpora")):
         for top in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
             if not (dependencies / top).exists():
                 (dependencies / top).symlink_to(Path(distribution.locate_file(top)).absolute())
@@ -139,6 +144,25 @@ for module in {modules}:
     assert not printed, printed
 
 
+def test_importing_and_translating_need_no_extra(run):
+    "What the extras bring is hidden. A function that misses a library says in one line which extra has it, and so does the command line."
+    libraries = ["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "docstring_parser", "yaml"]
+    printed = run("python", "-I", "-c", f"""
+import sys
+sys.modules |= dict.fromkeys({libraries})
+import annotated_transformer
+from annotated_transformer import cli, load, scores, records
+print(load("grammar").translate("The cow is old, but it plays."), records.versions()["torch"] != "")
+for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("cli", lambda: cli.run_command(["translate", "grammar"]))):
+    try:
+        call()
+    except annotated_transformer.files.InputError as error:
+        assert f"[{{extra}}]" in str(error) and "\\n" not in str(error), error
+        print(extra)
+""")
+    assert printed.splitlines() == ["Die Kuh ist alt, aber sie spielt. True", "scores", "cli"]
+
+
 def test_shipped_weights(run):
     "They are inside the wheel, at most 12 MB of them, and translate at the length of a line."
     shipped = [path for path in (ROOT / "annotated_transformer/pretrained").rglob("*") if path.is_file()]
@@ -179,7 +203,7 @@ def pinned() -> dict[str, str]:
 
 def test_constraints_fit_the_requirements():
     versions = pinned()
-    for text in (settings()["requirements"] + " " + settings()["dev_requirements"]).split():
+    for text in requirements():
         requirement = Requirement(text)
         assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), f"constraints.txt does not fit {text}"
 
@@ -187,7 +211,7 @@ def test_constraints_fit_the_requirements():
 @pytest.mark.skipif(sys.platform != "linux", reason="the pins were made on Linux; other systems need a few packages of their own")
 def test_constraints_are_whole():
     "Every distribution that is installed for the project is pinned, so that `make` sets up the same tomorrow."
-    needed = closure((settings()["requirements"] + " " + settings()["dev_requirements"]).split())
+    needed = closure(requirements())
     names = {canonicalize_name(d.metadata["Name"]) for d in needed if not re.match(r"nvidia-|triton|cuda-", d.metadata["Name"])}
     assert names <= pinned().keys(), f"constraints.txt lacks {', '.join(sorted(names - pinned().keys()))}"
 

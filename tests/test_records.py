@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import tyro
+
 
 from annotated_transformer import cli, options, records
 from annotated_transformer.batching import encode_corpus
@@ -80,7 +80,6 @@ def parses_program(module: str, argv: list[str]) -> bool:
         return read
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tyro, "cli", only_understand(tyro.cli))
         patch.setattr(options, "call", only_understand(options.call))
         try:
             importlib.import_module(module).main(argv)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHUNK', 'BATCH', 'LONGEST', 'arriving_lines', 'decoded', 'check_lengths', 'count_lines', 'opened', 'answer_lines',
-           'output', 'translated', 'translate']
+           'output', 'translated', 'typed_lines', 'converse', 'drawn', 'runs_and_file', 'translate']
 
 # %% ../../nbs/38_translate.ipynb #fd1239bc
 import codecs
@@ -12,12 +12,14 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from .. import translation
 from ..files import InputError
 from ..options import say
+from ..runs import shipped_runs
 
 # %% ../../nbs/38_translate.ipynb #88ebeb9f
 CHUNK = 1 << 16  # bytes: what a pipe holds
@@ -87,8 +89,6 @@ def opened(file: Path | None):
         stream = sys.stdin.buffer if file is None else open(file, "rb")
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from None
-    if file is None and stream.isatty():
-        say("One sentence a line; Ctrl-D ends.")
     with stream if file else contextlib.nullcontext():
         yield stream
 
@@ -135,10 +135,53 @@ def translated(translator: translation.Translator, name: str, strict: bool, sear
             raise too_long
     return answer
 
+# %% ../../nbs/38_translate.ipynb #5cb4125c
+def typed_lines(stream) -> Iterator[str]:
+    "What somebody types at the prompt, until Ctrl-D."
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        if not (line := stream.readline()):
+            print(file=sys.stderr)
+            return
+        yield line.decode("utf-8", "replace").rstrip("\n")
+
+
+def converse(lines: Iterable[str], answer: Callable[[str], str], draw: Callable[[str], Path]) -> None:
+    "Write what `answer` makes of each line to standard output; `:attention` has the last line drawn."
+    say("One sentence a line; :attention draws the last one's attention, Ctrl-D ends.")
+    last = ""
+    for line in lines:
+        if line.strip() == ":attention":
+            say(f"The attention picture: {draw(last)}" if last else "Type a sentence first.")
+        elif line.strip().startswith(":"):
+            say(f"{line.strip()}: there is only :attention")
+        else:
+            last = line.strip()
+            print(answer(line), end="", flush=True)
+
+# %% ../../nbs/38_translate.ipynb #81831e3a
+def drawn(translator: translation.Translator, line: str) -> Path:
+    "A file in the working directory with the picture of the decoder's look at the source."
+    from annotated_transformer.attention_figures import head_view
+
+    number = 1
+    while (path := Path(f"attention-{number}.svg")).exists():
+        number += 1
+    return head_view(translator, line, stack="cross").save(path)
+
 # %% ../../nbs/38_translate.ipynb #c1e16b3c
+def runs_and_file(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
+    "The runs and the text file that a command line names: what is no folder, and no weights that ship, is the text."
+    *runs, last = given
+    if runs and not last.is_dir() and str(last) not in shipped_runs():
+        return runs, last
+    return [*runs, last], None
+
+# %% ../../nbs/38_translate.ipynb #fc2a4121
 def translate(
-    run: Path, file: Path | None = None, /, *,
+    run: Path, /, *others: Path,
     beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False, strict: bool = False,
+    batch_tokens: int = 2000, precision: Literal["float32", "bfloat16", "int8"] = "float32",
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
@@ -150,19 +193,29 @@ def translate(
       echo "A dog runs." | annotated-transformer translate runs/multi30k
       annotated-transformer translate runs/multi30k text.en > text.de
       annotated-transformer translate runs/multi30k text.en --beam-size 10 --nbest 10 --scores > text.nbest
+      annotated-transformer translate runs/seed1 runs/seed2 runs/seed3 text.en > text.de
 
     Args:
         run: a run directory, or the name of weights that ship
-        file: a text file, one sentence a line (standard input where not given)
+        others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line (standard input where not given)
         beam_size: hypotheses kept at each step (1: greedy)
         alpha: exponent of the length penalty (0: none)
         nbest: so many translations a line, with their scores (no more than beam_size)
         scores: write the score of each translation, and of each of its symbols
         strict: a line of more symbols than the longest in training is an error instead of a warning
+        batch_tokens: symbols of the sentences that are searched together (less: less memory)
+        precision: of the products with the model's matrices: fewer bits are faster where the processor has instructions for them
     """
-    search = {"n": 1 if nbest is None else nbest, "beam_size": beam_size, "alpha": alpha}
+    search = {"n": 1 if nbest is None else nbest, "beam_size": beam_size, "alpha": alpha, "batch_tokens": batch_tokens}
     translation.check_search(beam_size, alpha, search["n"])
-    translator, name = translation.load(run), str(file or "standard input")
+    if batch_tokens < 1:
+        raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
+    runs, file = runs_and_file([run, *others])
+    translator, name = translation.ensemble([translation.load(one, precision) for one in runs]), str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
     with opened(file) as stream:
-        answer_lines(stream, name, "translating", translated(translator, name, strict, search, write))
+        answer = translated(translator, name, strict, search, write)
+        if file is None and stream.isatty():
+            reply = lambda line: b"".join(answer([line], 1, False)).decode("utf-8")  # noqa: E731
+            return converse(typed_lines(stream), reply, lambda line: drawn(translator, line))
+        answer_lines(stream, name, "translating", answer)

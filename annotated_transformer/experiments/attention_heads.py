@@ -386,9 +386,7 @@ def text_set(translator: Translator, corpus: Corpus, split: str, n: int, seed: i
 # %% ../../nbs/61_attention_heads.ipynb #0a5c034a
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.attention_heads`."
-    import tyro
-
-    def heads(run: tyro.conf.Positional[str], out: Path = Path("nbs/results"), data: Path | None = None, split: str = "dev",
+    def heads(run: str, /, *, out: Path = Path("nbs/results"), data: Path | None = None, split: str = "dev",
               sentences: int = 500, seed: int = 0) -> None:
         """Measure what each attention head of a trained run does, and write the record heads_NAME.json.
 

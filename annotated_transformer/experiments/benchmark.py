@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Annotated
 
 import numpy as np
 import torch
@@ -326,13 +325,11 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
 # %% ../../nbs/92_benchmark.ipynb #b59df204
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.benchmark`."
-    import tyro
-
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_step(json.loads(argv[1]))))
 
-    def benchmark(out: Path = Path("nbs/results"), device: Annotated[str, tyro.conf.arg(help="cpu or cuda")] = "",
+    def benchmark(out: Path = Path("nbs/results"), device: str | None = None,
                   rounds: int = 3, steps: int = 7, multi30k: Path | None = None, run: Path = Path("runs/benchmark")) -> None:
         """Measure training steps of this package and of its peers, on an idle machine.
 

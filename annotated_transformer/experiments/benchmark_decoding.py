@@ -19,7 +19,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Annotated
 from unittest.mock import patch
 
 import torch
@@ -247,13 +246,11 @@ def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, ha
 # %% ../../nbs/93_benchmark_decoding.ipynb #cd09f790
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.benchmark_decoding`."
-    import tyro
-
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_decoding(json.loads(argv[1]))))
 
-    def benchmark(out: Path = Path("nbs/results"), device: Annotated[str, tyro.conf.arg(help="cpu or cuda")] = "",
+    def benchmark(out: Path = Path("nbs/results"), device: str | None = None,
                   rounds: int = 3, repeats: int = 5) -> None:
         """Measure beam search of this package and of its peers, on an idle machine.
 

@@ -386,14 +386,12 @@ def runs(names: Sequence[str], session: Session) -> bool:
 # %% ../../nbs/73_parsing_runs.ipynb #dace071e
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.parsing_runs`."
-    import tyro
-
-    def parsing_runs(names: tyro.conf.Positional[tuple[str, ...]] = ("all",), data: Path | None = None, folder: Path = Path("runs/parsing"),
+    def parsing_runs(*names: str, data: Path | None = None, folder: Path = Path("runs/parsing"),
                      out: Path = Path("nbs/results"), minutes: float | None = None, seed: int = 0, scale: float = 1.0) -> None:
         """Train and score parsers, and write their records; stop it at any time: the same command continues.
 
         Args:
-            names: which runs; all: those for two cores
+            names: which runs (all, those for two cores, unless given)
             data: folder that holds treebank_craft, treebank_genia and treebank_ptb_sample
             folder: where corpora and runs lie
             out: folder for the records
@@ -404,7 +402,7 @@ def main(argv: list[str] | None = None) -> None:
         if minutes is not None and not minutes > 0:
             raise InputError(f"--minutes {minutes}: give a number above 0")
         end = time.monotonic() + 60 * minutes if minutes else math.inf
-        if not runs(names, Session(data, folder, out, seed, scale, end)):
+        if not runs(names or ("all",), Session(data, folder, out, seed, scale, end)):
             raise SystemExit(3)
 
     keep_memory()
