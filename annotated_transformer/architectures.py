@@ -41,7 +41,7 @@ class Architecture(NamedTuple):
 
 REGISTERED: dict[str, Architecture] = {}
 
-# %% ../nbs/18_architectures.ipynb #0b600e8c
+# %% ../nbs/18_architectures.ipynb #ddd6b62c
 def kinds() -> list[str]:
     "The names of all kinds of models that are known now."
     return [*BUILT_IN, *REGISTERED]
@@ -52,26 +52,32 @@ def architecture(kind: str) -> Architecture:
     if kind in REGISTERED:
         return REGISTERED[kind]
     if kind not in BUILT_IN:
-        raise InputError(f"no kind of model {kind!r}: there are {', '.join(kinds())}; one of your own is registered by your code: --code FILE")
+        raise InputError(
+            f"no kind of model {kind!r}: there are {', '.join(kinds())}; one of your own is registered by your code: --code FILE"
+        )
     place, model = BUILT_IN[kind].split()
     module, config = place.rsplit(".", 1)
     found = import_module(f"annotated_transformer.{module}")
     return Architecture(getattr(found, config), getattr(found, model))
 
-
+# %% ../nbs/18_architectures.ipynb #0b600e8c
 def register(kind: str, config: type, model: type[nn.Module]) -> None:
     "Make a kind of model known by a name: `config` is its frozen dataclass, `model(config)` builds it. Raises InputError for a name that is taken."
     if kind in BUILT_IN or kind in REGISTERED and REGISTERED[kind].config.__module__ != config.__module__:
         raise InputError(f"{kind!r} is a kind of model already: choose another name")
     if missing := {"vocab_size", "d_model"} - {field.name for field in fields(config)}:
-        raise InputError(f"{config.__name__} has no field {' and '.join(sorted(missing))}: every kind of model needs both")
+        raise InputError(
+            f"{config.__name__} has no field {' and '.join(sorted(missing))}: every kind of model needs both"
+        )
     REGISTERED[kind] = Architecture(config, model)
 
 # %% ../nbs/18_architectures.ipynb #1d58495e
 def kind_of(config) -> str:
     "The name of the kind of model that `config` describes. Raises InputError where it is not known."
     place = f"{type(config).__module__}.{type(config).__name__}".removeprefix("annotated_transformer.")
-    known = {where.split()[0]: kind for kind, where in BUILT_IN.items()} | {found.config: kind for kind, found in REGISTERED.items()}
+    known = {where.split()[0]: kind for kind, where in BUILT_IN.items()} | {
+        found.config: kind for kind, found in REGISTERED.items()
+    }
     if kind := known.get(place, known.get(type(config))):
         return kind
     raise InputError(f"{type(config).__name__} is no configuration of a known kind of model: register it")
@@ -102,6 +108,8 @@ def run_code(path: str | Path) -> None:
     except InputError:
         raise
     except Exception as error:  # whatever the user's code does
-        lines = [frame.lineno for frame in inspect.getinnerframes(error.__traceback__) if frame.filename == str(path)]
+        lines = [
+            frame.lineno for frame in inspect.getinnerframes(error.__traceback__) if frame.filename == str(path)
+        ]
         at = getattr(error, "lineno", None) or (lines[-1] if lines else "?")
         raise InputError(f"--code {path}, line {at}: {type(error).__name__}: {error}") from error

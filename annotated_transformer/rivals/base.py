@@ -21,7 +21,7 @@ from ..model import BASE, PAD
 from ..optimizer import learning_rate
 from ..training import TrainingConfig
 
-# %% ../../nbs/41_rivals.ipynb #e30ed407
+# %% ../../nbs/41_rivals.ipynb #80333ac5
 class EncoderDecoder(nn.Module):
     """What the rivals have in common: the tables of vectors, and the search.
 
@@ -35,20 +35,24 @@ class EncoderDecoder(nn.Module):
         self.config = config
         self.embedding = SharedEmbedding(config.vocab_size, config.d_model, PAD)
         sides = () if config.tied else ("source", "target")
-        self.tables = nn.ModuleDict({side: SharedEmbedding(config.vocab_size, config.d_model, PAD) for side in sides})
+        self.tables = nn.ModuleDict(
+            {side: SharedEmbedding(config.vocab_size, config.d_model, PAD) for side in sides}
+        )
 
     def vectors(self, side: str, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         "The vectors of source or target symbols."
         return (self.embedding if self.config.tied else self.tables[side])(ids)
 
-    def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
+    def forward(
+        self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]
+    ) -> Float[Tensor, "batch tgt vocab_size"]:
         "`tgt` begins with START; the logits at position i are those of the symbol after tgt[:, i]."
         return self.embedding.logits(self.decode(tgt, *self.encode(src)))
 
     def start(self, src: Int[Tensor, "sentence src"]) -> "Search":
         return Search(self, src.to(self.embedding.weight.device))
 
-
+# %% ../../nbs/41_rivals.ipynb #e30ed407
 def check_sizes(config: Any) -> None:
     "A `ValueError` names the field where a whole number is below 1, or a dropout is no share."
     for name, value in vars(config).items():
@@ -84,7 +88,9 @@ def body_parameters(config: Any) -> int:
     "The weights of a model of any kind, without its tables of symbols and positions."
     with torch.device("meta"):
         model = build(config)
-    tables = sum(p.numel() for module in model.modules() if isinstance(module, TABLES) for p in module.parameters())
+    tables = sum(
+        p.numel() for module in model.modules() if isinstance(module, TABLES) for p in module.parameters()
+    )
     return sum(p.numel() for p in model.parameters()) - tables
 
 

@@ -61,7 +61,9 @@ class Block(nn.Module):
         y = self.convolution(y.transpose(1, 2)).transpose(1, 2)
         return self.dropout(self.widen(self.norms[2](y).relu()))
 
-    def forward(self, x: Float[Tensor, "batch length d"], real: Bool[Tensor, "batch length 1"] | None = None) -> Float[Tensor, "batch length d"]:
+    def forward(
+        self, x: Float[Tensor, "batch length d"], real: Bool[Tensor, "batch length 1"] | None = None
+    ) -> Float[Tensor, "batch length d"]:
         "`real` is False where there is nothing: such places are zeros to a convolution that looks to the right."
         y = self.before(x) if real is None else self.before(x) * real
         left = self.reach if self.causal else self.reach // 2
@@ -78,11 +80,17 @@ class ByteNet(EncoderDecoder):
             raise ValueError(f"d_model is {c.d_model}, a is {c.a}: give an even width and a number above 0")
         cycle = int(math.log2(c.max_dilation)) + 1
         self.encoder, self.decoder = (
-            nn.ModuleList(Block(c.d_model, c.kernel, 2 ** (i % cycle), c.dropout, causal) for i in range(c.n_layers)) for causal in (False, True))
+            nn.ModuleList(
+                Block(c.d_model, c.kernel, 2 ** (i % cycle), c.dropout, causal) for i in range(c.n_layers)
+            )
+            for causal in (False, True)
+        )
         self.norm, self.output = nn.LayerNorm(c.d_model, eps=EPSILON), nn.Linear(c.d_model, c.d_model)
         self.dropout = nn.Dropout(c.dropout)
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch columns d_model"], Bool[Tensor, "batch 1 1 columns"]]:
+    def encode(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch columns d_model"], Bool[Tensor, "batch 1 1 columns"]]:
         "A column for each position of the target that is foreseen, zeros behind them; and which there are."
         columns = torch.ceil(self.config.a * (src != PAD).sum(1)).long()
         place = torch.arange(max(int(columns.max()), src.size(1)), device=src.device)
@@ -93,24 +101,35 @@ class ByteNet(EncoderDecoder):
             x = block(x, real)
         return x * real, real[:, None, None, :, 0]
 
-    def decode(self, tgt: Int[Tensor, "batch tgt"], memory: Float[Tensor, "batch columns d_model"], mask: Bool[Tensor, "batch 1 1 columns"]
-               ) -> Float[Tensor, "batch tgt d_model"]:
+    def decode(
+        self,
+        tgt: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch columns d_model"],
+        mask: Bool[Tensor, "batch 1 1 columns"],
+    ) -> Float[Tensor, "batch tgt d_model"]:
         missing = max(0, tgt.size(1) - memory.size(1))
         x = self.dropout(self.vectors("target", tgt)) + F.pad(memory, (0, 0, 0, missing))[:, : tgt.size(1)]
         for block in self.decoder:
             x = block(x)
         return self.output(self.norm(x).relu())
 
-    def begin(self, memory: Float[Tensor, "sentence columns d_model"], mask: Bool[Tensor, "sentence 1 1 columns"]) -> tuple[list, list]:
+    def begin(
+        self, memory: Float[Tensor, "sentence columns d_model"], mask: Bool[Tensor, "sentence 1 1 columns"]
+    ) -> tuple[list, list]:
         "A search keeps of each block what its convolution will still look back at [sentence, place, reach, d_model / 2]."
-        return [memory], [memory.new_zeros(len(memory), 1, block.reach, self.config.d_model // 2) for block in self.decoder]
+        return [memory], [
+            memory.new_zeros(len(memory), 1, block.reach, self.config.d_model // 2) for block in self.decoder
+        ]
 
-    def advance(self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list) -> tuple[Tensor, list]:
+    def advance(
+        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+    ) -> tuple[Tensor, list]:
         (memory,), after = fixed, []
         x = self.vectors("target", symbols)
         if position < memory.size(1):
             x = x + memory[:, None, position]
         for block, before in zip(self.decoder, kept):
             window = torch.cat((before, block.before(x)[:, :, None]), 2)
-            x, after = x + block.after(window.flatten(0, 1))[:, 0].unflatten(0, symbols.shape), after + [window[:, :, 1:]]
+            x = x + block.after(window.flatten(0, 1))[:, 0].unflatten(0, symbols.shape)
+            after.append(window[:, :, 1:])
         return self.output(self.norm(x).relu()), after

@@ -76,17 +76,25 @@ class Convolutional(EncoderDecoder):
     def __init__(self, config: ConvolutionalConfig = ConvolutionalConfig()):
         super().__init__(config)
         c, d, layers = config, config.d_model, range(config.n_layers)
-        self.positions = nn.ModuleDict({side: LearnedPositions(d, c.max_length) for side in ("source", "target")})
+        self.positions = nn.ModuleDict(
+            {side: LearnedPositions(d, c.max_length) for side in ("source", "target")}
+        )
         for vectors in (self.embedding, *self.tables.values()):
             vectors.weight.data *= 0.1  # as vectors now N(0, 0.1), by which the draws of the layers reckon
         for table in self.positions.values():
             nn.init.normal_(table.table, std=0.1)
-        self.encoder, self.decoder = (nn.ModuleList(convolution(d, c.kernel, c.dropout) for _ in layers) for _ in range(2))
-        self.into, self.out = (nn.ModuleDict({side: linear(d, d) for side in ("source", "target")}) for _ in range(2))
+        self.encoder, self.decoder = (
+            nn.ModuleList(convolution(d, c.kernel, c.dropout) for _ in layers) for _ in range(2)
+        )
+        self.into, self.out = (
+            nn.ModuleDict({side: linear(d, d) for side in ("source", "target")}) for _ in range(2)
+        )
         self.query, self.context = (nn.ModuleList(linear(d, d) for _ in layers) for _ in range(2))
         self.dropout = nn.Dropout(c.dropout)
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    def encode(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
         "Keys z^u and values z^u + e beside each other, and the mask of padding."
         mask, k = padding_mask(src, PAD), self.config.kernel
         e = self.dropout(self.positions["source"](self.vectors("source", src)))
@@ -97,16 +105,26 @@ class Convolutional(EncoderDecoder):
         z = scale_gradient(self.out["source"](x), 1 / self.config.n_layers)
         return torch.cat((z, (z + e) * HALF), -1), mask
 
-    def attend(self, l: int, h: Float[Tensor, "batch tgt d_model"], g: Float[Tensor, "batch tgt d_model"], memory: Tensor, mask: Tensor
-               ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch tgt src"]]:
+    def attend(
+        self,
+        l: int,
+        h: Float[Tensor, "batch tgt d_model"],
+        g: Float[Tensor, "batch tgt d_model"],
+        memory: Tensor,
+        mask: Tensor,
+    ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch tgt src"]]:
         "What layer l's attention gives for the states h of symbols with vectors g, and its weights."
         keys, values = memory.chunk(2, -1)
         query = (self.query[l](h) + g) * HALF
         weights = masked_softmax(query @ keys.transpose(1, 2), mask[:, 0])
         return self.context[l](weights @ values * mask[:, 0].sum(-1, keepdim=True).to(h.dtype).sqrt()), weights
 
-    def decode(self, tgt: Int[Tensor, "batch tgt"], memory: Float[Tensor, "batch src 2*d_model"], mask: Bool[Tensor, "batch 1 1 src"]
-               ) -> Float[Tensor, "batch tgt d_model"]:
+    def decode(
+        self,
+        tgt: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src 2*d_model"],
+        mask: Bool[Tensor, "batch 1 1 src"],
+    ) -> Float[Tensor, "batch tgt d_model"]:
         g = self.dropout(self.positions["target"](self.vectors("target", tgt)))
         x = self.into["target"](g)
         for l, layer in enumerate(self.decoder):
@@ -115,12 +133,16 @@ class Convolutional(EncoderDecoder):
             x = (x + h) * HALF
         return self.dropout(self.out["target"](x))
 
-    def begin(self, memory: Float[Tensor, "sentence src 2*d_model"], mask: Bool[Tensor, "sentence 1 1 src"]) -> tuple[list, list]:
+    def begin(
+        self, memory: Float[Tensor, "sentence src 2*d_model"], mask: Bool[Tensor, "sentence 1 1 src"]
+    ) -> tuple[list, list]:
         "A search keeps of each layer the k - 1 inputs before the next one [sentence, place, k - 1, d_model]."
         before = memory.new_zeros(len(memory), 1, self.config.kernel - 1, self.config.d_model)
         return [memory, mask], [before] * self.config.n_layers
 
-    def advance(self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list) -> tuple[Tensor, list]:
+    def advance(
+        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+    ) -> tuple[Tensor, list]:
         g, after = self.vectors("target", symbols) + self.positions["target"].table[position], []
         x = self.into["target"](g)
         for l, layer in enumerate(self.decoder):

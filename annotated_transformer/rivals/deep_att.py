@@ -42,14 +42,18 @@ class FastForward(nn.Module):
         self.f, self.lstm = nn.Linear(n, d, bias=False), nn.LSTM(d // 2, d, batch_first=True)
         nn.init.xavier_uniform_(self.f.weight)
 
-    def forward(self, x: Float[Tensor, "batch length n"], state: tuple | None = None) -> tuple[Tensor, Tensor, tuple]:
+    def forward(
+        self, x: Float[Tensor, "batch length n"], state: tuple | None = None
+    ) -> tuple[Tensor, Tensor, tuple]:
         "f and h [batch, length, d], and the LSTM's state."
         f = self.f(x)
         h, state = self.lstm(f[..., : f.size(-1) // 2], state)
         return f, h, state
 
 # %% ../../nbs/43_deep_att.ipynb #ac69f134
-def turned(x: Float[Tensor, "batch length d"], mask: Bool[Tensor, "batch 1 1 length"]) -> Float[Tensor, "batch length d"]:
+def turned(
+    x: Float[Tensor, "batch length d"], mask: Bool[Tensor, "batch 1 1 length"]
+) -> Float[Tensor, "batch length d"]:
     "Each row's real positions in the opposite order."
     place, lengths = torch.arange(x.size(1), device=x.device), mask[:, 0, 0].sum(1, keepdim=True)
     return x.take_along_dim(torch.where(place < lengths, lengths - 1 - place, place)[..., None], 1)
@@ -63,13 +67,17 @@ class DeepAtt(EncoderDecoder):
         if config.d_model % 2:
             raise ValueError(f"d_model is {config.d_model}: give an even number, half of f feeds the LSTM")
         d, N = config.d_model, config.n_layers
-        self.columns = nn.ModuleList(nn.ModuleList(FastForward(2 * d if k else d, d) for k in range(N)) for _ in range(2))
+        self.columns = nn.ModuleList(
+            nn.ModuleList(FastForward(2 * d if k else d, d) for k in range(N)) for _ in range(2)
+        )
         self.memory = nn.Linear(4 * d, d, bias=False)
         self.decoder = nn.ModuleList(FastForward(2 * d, d) for _ in range(N))
         self.alignment, self.output = Alignment(d, d, d), nn.Linear(2 * d, d, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    def encode(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
         mask, tops = padding_mask(src, PAD), []
         for column, layers in enumerate(self.columns):
             x = self.dropout(self.vectors("source", src))
@@ -81,8 +89,12 @@ class DeepAtt(EncoderDecoder):
             tops.append(x)
         return self.memory(torch.cat(tops, -1)), mask
 
-    def decode(self, tgt: Int[Tensor, "batch tgt"], memory: Float[Tensor, "batch src d_model"], mask: Bool[Tensor, "batch 1 1 src"]
-               ) -> Float[Tensor, "batch tgt d_model"]:
+    def decode(
+        self,
+        tgt: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src d_model"],
+        mask: Bool[Tensor, "batch 1 1 src"],
+    ) -> Float[Tensor, "batch tgt d_model"]:
         y, keys = self.dropout(self.vectors("target", tgt)), self.alignment.key(memory)
         query, state, steps = torch.zeros_like(y[:, :1]), None, []
         for i in range(tgt.size(1)):
@@ -95,11 +107,15 @@ class DeepAtt(EncoderDecoder):
             x = torch.cat((f, self.dropout(h)), -1)
         return self.dropout(self.output(x))
 
-    def begin(self, memory: Float[Tensor, "sentence src d_model"], mask: Bool[Tensor, "sentence 1 1 src"]) -> tuple[list, list]:
+    def begin(
+        self, memory: Float[Tensor, "sentence src d_model"], mask: Bool[Tensor, "sentence 1 1 src"]
+    ) -> tuple[list, list]:
         zeros = memory.new_zeros(len(memory), 1, self.config.d_model)
         return [self.alignment.key(memory), memory, mask], [zeros] * (2 * len(self.decoder))
 
-    def advance(self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list) -> tuple[Tensor, list]:
+    def advance(
+        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+    ) -> tuple[Tensor, list]:
         context, _ = self.alignment(kept[0], *fixed)
         x, after = torch.cat((self.vectors("target", symbols), context), -1), []
         for k, layer in enumerate(self.decoder):

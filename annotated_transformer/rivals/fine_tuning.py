@@ -50,7 +50,9 @@ def load_together(runs: Sequence[str | Path]) -> translation.Translator:
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #b57ac252
 def groups(symbols: Sequence, longest: int = 4) -> Counter:
     "All groups of 1 to `longest` successive symbols, and how often each is there."
-    return Counter(tuple(symbols[i : i + n]) for n in range(1, longest + 1) for i in range(len(symbols) - n + 1))
+    return Counter(
+        tuple(symbols[i : i + n]) for n in range(1, longest + 1) for i in range(len(symbols) - n + 1)
+    )
 
 
 def gleu(output: Sequence, reference: Sequence) -> float:
@@ -60,26 +62,35 @@ def gleu(output: Sequence, reference: Sequence) -> float:
     return (ours & theirs).total() / most if most else 0.0
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #fe8d4744
-def expected_reward_loss(log_p: Float[Tensor, "sentence sample"], reward: Float[Tensor, "sentence sample"]) -> Float[Tensor, ""]:
+def expected_reward_loss(
+    log_p: Float[Tensor, "sentence sample"], reward: Float[Tensor, "sentence sample"]
+) -> Float[Tensor, ""]:
     "Its gradient estimates that of the mean expected reward, downwards. Rewards count from the mean of their sentence."
     return -((reward - reward.mean(1, keepdim=True)) * log_p).mean()
 
-# %% ../../nbs/47_ensembles_and_gleu.ipynb #2eaf17d3
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #8f931abf
 def draw(model: nn.Module, src: Int[Tensor, "sentence src"], n: int, extra: int, seed: int) -> list[list[int]]:
     "`n` translations of each source, those of one beside each other, with the end symbol where they came to it."
     rows = src.repeat_interleave(n, 0)
-    return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in sample(model, rows, extra, seed=seed)]
+    return [
+        h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids))
+        for h in sample(model, rows, extra, seed=seed)
+    ]
 
 
-def log_probabilities(model: nn.Module, src: Int[Tensor, "sentence src"], outputs: Sequence[Sequence[int]]) -> Float[Tensor, " sentence"]:
+def log_probabilities(
+    model: nn.Module, src: Int[Tensor, "sentence src"], outputs: Sequence[Sequence[int]]
+) -> Float[Tensor, " sentence"]:
     "log P(Y | X) of an output for each source."
     tgt = pad([np.array([START, *ids]) for ids in outputs])
     hidden, target = target_hidden(model, src, tgt)
     losses = F.cross_entropy(model.embedding.logits(hidden), target, reduction="none")
-    row = torch.arange(len(outputs), device=losses.device).repeat_interleave(torch.tensor([len(ids) for ids in outputs], device=losses.device))
+    row = torch.arange(len(outputs), device=losses.device).repeat_interleave(
+        torch.tensor([len(ids) for ids in outputs], device=losses.device)
+    )
     return torch.zeros(len(outputs), dtype=losses.dtype, device=losses.device).index_add(0, row, -losses)
 
-
+# %% ../../nbs/47_ensembles_and_gleu.ipynb #2eaf17d3
 def without_dropout(model: nn.Module) -> None:
     "Training mode, which some kernels want for a gradient, with all dropout off."
     model.train()
@@ -112,8 +123,14 @@ class Tuning:
     "of sentences and draws"
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #7b46846d
-def tuning_update(model: nn.Module, optimizer: torch.optim.Optimizer, src: Int[Tensor, "sentence src"], references: Sequence[Sequence[int]],
-                  tuning: Tuning, seed: int) -> float:
+def tuning_update(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    src: Int[Tensor, "sentence src"],
+    references: Sequence[Sequence[int]],
+    tuning: Tuning,
+    seed: int,
+) -> float:
     "One update; `references` are ids with the end symbol. Returns the mean reward of what was drawn."
     model.eval()
     outputs = draw(model, src, tuning.samples, tuning.extra, seed)
@@ -136,7 +153,9 @@ def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:
     "The run in `folder`: begun, where it is not yet, with the weights of the trained `run`. Raises InputError where it is of other settings."
     folder, source = Path(folder), Run.open(run)
     if not (folder / "config.json").exists():
-        new = Run.create(folder, source.model_config(), source.config["training"], source.config["data"], source.vocabulary())
+        new = Run.create(
+            folder, source.model_config(), source.config["training"], source.config["data"], source.vocabulary()
+        )
         new.config["tuning"] = asdict(tuning) | {"after": str(run)}
         write_json(folder / "config.json", new.config)
     opened = Run.open(folder)
@@ -164,10 +183,12 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     with stop_signals() as signals, progress_bar(tuning.steps, done) as bar:
         for step in range(done + 1, tuning.steps + 1):
             reward, seconds = tune_on(corpus, model, optimizer, tuning, step), before + time.monotonic() - begun
-            run.log({"step": step, "seconds": round(seconds, 2), "reward": reward, "gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
+            line = {"step": step, "seconds": round(seconds, 2), "reward": reward}
+            run.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
             stop = bool(signals) or seconds - before > 60 * (minutes or math.inf)
             if stop or step % tuning.save_every == 0 or step == tuning.steps:
-                run.save_checkpoint(step, model, {"optimizer": optimizer.state_dict(), "seconds": seconds}, keep=1)
+                state = {"optimizer": optimizer.state_dict(), "seconds": seconds}
+                run.save_checkpoint(step, model, state, keep=1)
             bar.update()
             if stop and step < tuning.steps:
                 return False
@@ -175,12 +196,16 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     return True
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #ca789f0e
-def tune_on(corpus: ParallelCorpus, model: nn.Module, optimizer: torch.optim.Optimizer, tuning: Tuning, step: int) -> float:
+def tune_on(
+    corpus: ParallelCorpus, model: nn.Module, optimizer: torch.optim.Optimizer, tuning: Tuning, step: int
+) -> float:
     "Update number `step`, on sentences that (seed, step) choose."
     rng = np.random.default_rng([tuning.seed, step])
     chosen = np.sort(rng.choice(len(corpus), min(tuning.sentences, len(corpus)), replace=False))
     references = [corpus.tgt[int(i)].tolist() for i in chosen]
-    return tuning_update(model, optimizer, corpus.batch(chosen).src, references, tuning, int(rng.integers(2**31)))
+    return tuning_update(
+        model, optimizer, corpus.batch(chosen).src, references, tuning, int(rng.integers(2**31))
+    )
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #0676f97d
 def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, float]:
@@ -208,15 +233,26 @@ def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
     curve = [{"step": m["step"], "reward": m["reward"]} for m in run.metrics()]
     first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
     metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}
-    metrics |= {f"{name}/dev_before": value for name, value in on_dev(run.config["tuning"]["after"], data).items()}
+    metrics |= {
+        f"{name}/dev_before": value for name, value in on_dev(run.config["tuning"]["after"], data).items()
+    }
     metrics |= {f"{name}/dev": value for name, value in on_dev(run.folder, data).items()}
     run.write_record(run.result("finished", metrics, tuning=run.config["tuning"], curve=curve))
 
 # %% ../../nbs/47_ensembles_and_gleu.ipynb #6863768c
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.rivals.fine_tuning RUN FOLDER`."
-    def fine_tuning(run: Path, folder: Path, /, *, data: Path | None = None, minutes: float | None = None,
-                    record: Path | None = None, **changes: Tuning) -> None:
+
+    def fine_tuning(
+        run: Path,
+        folder: Path,
+        /,
+        *,
+        data: Path | None = None,
+        minutes: float | None = None,
+        record: Path | None = None,
+        **changes: Tuning,
+    ) -> None:
         """Tune a trained run on its expected GLEU; stopped at any time, the same command goes on.
 
         Args:
@@ -229,7 +265,9 @@ def main(argv: list[str] | None = None) -> None:
         tuned = begin_tuning(folder, run, Tuning(**changes))
         if tune(tuned, data, minutes):
             if record is not None:
-                write_record(record, tuned.record() | {"name": record.stem, "task": "rival", "row": "GNMT + RL"})
+                write_record(
+                    record, tuned.record() | {"name": record.stem, "task": "rival", "row": "GNMT + RL"}
+                )
             say(f"Next: annotated-transformer evaluate {folder}")
         else:
             say("Stopped. The same command goes on.")

@@ -29,8 +29,12 @@ def keep_top_k(h: Float[Tensor, "tokens experts"], k: int) -> Float[Tensor, "tok
     return torch.full_like(h, -torch.inf).scatter(-1, top.indices, top.values)
 
 
-def chance_to_be_chosen(clean: Float[Tensor, "tokens experts"], h: Float[Tensor, "tokens experts"], spread: Float[Tensor, "tokens experts"],
-                        k: int) -> Float[Tensor, "tokens experts"]:
+def chance_to_be_chosen(
+    clean: Float[Tensor, "tokens experts"],
+    h: Float[Tensor, "tokens experts"],
+    spread: Float[Tensor, "tokens experts"],
+    k: int,
+) -> Float[Tensor, "tokens experts"]:
     "P(x, i): that expert i would be among the k if its noise alone were drawn anew."
     top = h.topk(k + 1, -1)
     last_in, first_out = top.values[:, k - 1 : k], top.values[:, k:]
@@ -43,7 +47,8 @@ class SparseLayer(nn.Module):
 
     def __init__(self, d: int, n_experts: int, d_expert: int, k: int):
         super().__init__()
-        self.experts, self.k, self.balance = nn.ModuleList(FeedForward(d, d_expert) for _ in range(n_experts)), k, torch.zeros(())
+        self.experts = nn.ModuleList(FeedForward(d, d_expert) for _ in range(n_experts))
+        self.k, self.balance = k, torch.zeros(())
         self.gate, self.noise = (nn.Linear(d, n_experts, bias=False) for _ in range(2))
         nn.init.zeros_(self.gate.weight), nn.init.zeros_(self.noise.weight)
 
@@ -67,7 +72,7 @@ class SparseLayer(nn.Module):
             y = y.index_add(0, rows, (weights[rows, i, None] * expert(x[rows])).to(x.dtype))
         return y
 
-# %% ../../nbs/46_mixture_of_experts.ipynb #60f7cce2
+# %% ../../nbs/46_mixture_of_experts.ipynb #46d39bce
 @dataclass(frozen=True)
 class MixtureConfig(RecurrentConfig):
     """LSTMs with mixtures of experts between them.
@@ -91,46 +96,65 @@ class MixtureConfig(RecurrentConfig):
     experts_used: int = 4
     balance: float = 0.01
 
-
+# %% ../../nbs/46_mixture_of_experts.ipynb #60f7cce2
 class Mixture(Recurrent):
     "A recurrent model with a mixture of experts in the encoder and one in the decoder."
 
     def __init__(self, config: MixtureConfig = MixtureConfig()):
         c = config
         if c.n_layers == 1 or not c.experts_used < c.n_experts:
-            raise ValueError(f"n_layers is {c.n_layers}, experts_used is {c.experts_used} of {c.n_experts}: give 2 layers or more, and fewer used than there are")
+            raise ValueError(
+                f"n_layers is {c.n_layers}, experts_used is {c.experts_used} of {c.n_experts}: "
+                "give 2 layers or more, and fewer used than there are"
+            )
         super().__init__(config)
-        self.mixtures = nn.ModuleDict({side: SparseLayer(c.d_model, c.n_experts, c.d_expert, c.experts_used) for side in ("encoder", "decoder")})
+        self.mixtures = nn.ModuleDict(
+            {
+                side: SparseLayer(c.d_model, c.n_experts, c.d_expert, c.experts_used)
+                for side in ("encoder", "decoder")
+            }
+        )
 
     def extra_loss(self) -> Float[Tensor, ""]:
         "What training adds to a token's loss."
         return self.config.balance * sum(layer.balance for layer in self.mixtures.values())
 
-    def mix(self, side: str, x: Float[Tensor, "batch length d_model"], real: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
+    def mix(
+        self, side: str, x: Float[Tensor, "batch length d_model"], real: Bool[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length d_model"]:
         "x plus what the experts make of it, where there is a word."
         y = torch.zeros_like(x)
         y[real] = self.dropout(self.mixtures[side](x[real]))
         return x + y
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    def encode(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
         x, mask = self.read_both_ways(src)
         x = self.mix("encoder", self.read_on(self.encoder[1], x), mask[:, 0, 0])
         for layer in self.encoder[2:]:
             x = self.read_on(layer, x)
         return x, mask
 
-    def decode(self, tgt: Int[Tensor, "batch tgt"], memory: Float[Tensor, "batch src d_model"], mask: Bool[Tensor, "batch 1 1 src"]
-               ) -> Float[Tensor, "batch tgt d_model"]:
+    def decode(
+        self,
+        tgt: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src d_model"],
+        mask: Bool[Tensor, "batch 1 1 src"],
+    ) -> Float[Tensor, "batch tgt d_model"]:
         x, context, _ = self.first_layer(self.dropout(self.vectors("target", tgt)), memory, mask)
         x = self.mix("decoder", x, tgt != PAD)
         for layer in self.decoder[1:]:
             x = x + layer(torch.cat((self.dropout(x), context), -1))[0]
         return self.dropout(x)
 
-    def advance(self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list) -> tuple[Tensor, list]:
+    def advance(
+        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+    ) -> tuple[Tensor, list]:
         context, _ = self.alignment(kept[0], *fixed)
         x, after = self.vectors("target", symbols), []
         for i, layer in enumerate(self.decoder):
             h, c = lstm_step(layer, torch.cat((x, context), -1), *kept[2 * i : 2 * i + 2])
-            x, after = x + h if i else self.mix("decoder", h, torch.ones_like(symbols, dtype=torch.bool)), after + [h, c]
+            x = x + h if i else self.mix("decoder", h, torch.ones_like(symbols, dtype=torch.bool))
+            after += [h, c]
         return x, after

@@ -39,56 +39,78 @@ class Alignment(nn.Module):
 
     def __init__(self, d_query: int, d_memory: int, d_hidden: int):
         super().__init__()
-        self.query, self.key = nn.Linear(d_query, d_hidden, bias=False), nn.Linear(d_memory, d_hidden, bias=False)  # W and U
+        self.query = nn.Linear(d_query, d_hidden, bias=False)  # W
+        self.key = nn.Linear(d_memory, d_hidden, bias=False)  # U
         self.score = nn.Linear(d_hidden, 1, bias=False)  # v
 
-    def forward(self, query: Float[Tensor, "batch query d_query"], keys: Float[Tensor, "batch src d_hidden"],
-                memory: Float[Tensor, "batch src d_memory"], mask: Bool[Tensor, "batch 1 1 src"]
-                ) -> tuple[Float[Tensor, "batch query d_memory"], Float[Tensor, "batch query src"]]:
+    def forward(
+        self,
+        query: Float[Tensor, "batch query d_query"],
+        keys: Float[Tensor, "batch src d_hidden"],
+        memory: Float[Tensor, "batch src d_memory"],
+        mask: Bool[Tensor, "batch 1 1 src"],
+    ) -> tuple[Float[Tensor, "batch query d_memory"], Float[Tensor, "batch query src"]]:
         "The context of each query, and the weights; `keys` are `key(memory)`."
         hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])
         weights = masked_softmax(self.score(hidden)[..., 0], mask[:, 0])
         return weights @ memory, weights
 
 # %% ../../nbs/42_recurrent.ipynb #d593631a
-def lstm_step(layer: nn.LSTM, x: Float[Tensor, "sentence place n"], h: Float[Tensor, "sentence place d"], c: Float[Tensor, "sentence place d"]
-              ) -> tuple[Float[Tensor, "sentence place d"], Float[Tensor, "sentence place d"]]:
+def lstm_step(
+    layer: nn.LSTM,
+    x: Float[Tensor, "sentence place n"],
+    h: Float[Tensor, "sentence place d"],
+    c: Float[Tensor, "sentence place d"],
+) -> tuple[Float[Tensor, "sentence place d"], Float[Tensor, "sentence place d"]]:
     "h and c after one more input at each place of each sentence."
     _, state = layer(x.flatten(0, 1)[:, None], (h.flatten(0, 1)[None], c.flatten(0, 1)[None]))
     return tuple(part[0].unflatten(0, x.shape[:2]) for part in state)
 
 # %% ../../nbs/42_recurrent.ipynb #37e568be
 class Recurrent(EncoderDecoder):
-    "GNMT's shape: a bidirectional first layer, stacked LSTMs with residual connections, attention from the decoder's first layer."
+    "GNMT's shape: stacked LSTMs, the first in both directions, and attention from the decoder's first layer."
 
     def __init__(self, config: RecurrentConfig = RecurrentConfig()):
         super().__init__(config)
         d, higher = config.d_model, range(1, config.n_layers)
         d_memory = d if higher else 2 * d
-        self.encoder = nn.ModuleList([nn.LSTM(d, d, batch_first=True, bidirectional=True)]
-                                     + [nn.LSTM(2 * d if i == 1 else d, d, batch_first=True) for i in higher])
+        self.encoder = nn.ModuleList(
+            [nn.LSTM(d, d, batch_first=True, bidirectional=True)]
+            + [nn.LSTM(2 * d if i == 1 else d, d, batch_first=True) for i in higher]
+        )
         self.decoder = nn.ModuleList(nn.LSTM(d + d_memory, d, batch_first=True) for _ in range(config.n_layers))
         self.alignment = Alignment(d, d_memory, d)
         self.dropout = nn.Dropout(config.dropout)
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_memory"], Bool[Tensor, "batch 1 1 src"]]:
+    def encode(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch src d_memory"], Bool[Tensor, "batch 1 1 src"]]:
         "What the decoder attends to, and the mask of its padding."
         x, mask = self.read_both_ways(src)
         for layer in self.encoder[1:]:
             x = self.read_on(layer, x)
         return x, mask
 
-    def read_both_ways(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    def read_both_ways(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
         mask, x = padding_mask(src, PAD), self.dropout(self.vectors("source", src))
         packed = pack_padded_sequence(x, mask.sum((1, 2, 3)).cpu(), batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.encoder[0](packed)[0], batch_first=True, total_length=src.size(1))[0], mask
+        states, _ = self.encoder[0](packed)
+        return pad_packed_sequence(states, batch_first=True, total_length=src.size(1))[0], mask
 
     def read_on(self, layer: nn.LSTM, x: Float[Tensor, "batch src n"]) -> Float[Tensor, "batch src d_model"]:
         y = layer(self.dropout(x))[0]
         return x + y if x.shape == y.shape else y
 
-    def first_layer(self, y: Float[Tensor, "batch tgt d_model"], memory: Float[Tensor, "batch src d_memory"], mask: Bool[Tensor, "batch 1 1 src"]
-                    ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch tgt d_memory"], Float[Tensor, "batch tgt src"]]:
+    def first_layer(
+        self,
+        y: Float[Tensor, "batch tgt d_model"],
+        memory: Float[Tensor, "batch src d_memory"],
+        mask: Bool[Tensor, "batch 1 1 src"],
+    ) -> tuple[
+        Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch tgt d_memory"], Float[Tensor, "batch tgt src"]
+    ]:
         "The states of the decoder's first layer, the contexts and the attention weights, step by step."
         keys, state, query, steps = self.alignment.key(memory), None, torch.zeros_like(y[:, :1]), []
         for i in range(y.size(1)):
@@ -97,19 +119,27 @@ class Recurrent(EncoderDecoder):
             steps.append((query, context, weights))
         return tuple(torch.cat(parts, 1) for parts in zip(*steps))
 
-    def decode(self, tgt: Int[Tensor, "batch tgt"], memory: Float[Tensor, "batch src d_memory"], mask: Bool[Tensor, "batch 1 1 src"]
-               ) -> Float[Tensor, "batch tgt d_model"]:
+    def decode(
+        self,
+        tgt: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src d_memory"],
+        mask: Bool[Tensor, "batch 1 1 src"],
+    ) -> Float[Tensor, "batch tgt d_model"]:
         x, context, _ = self.first_layer(self.dropout(self.vectors("target", tgt)), memory, mask)
         for layer in self.decoder[1:]:
             x = x + layer(torch.cat((self.dropout(x), context), -1))[0]
         return self.dropout(x)
 
-    def begin(self, memory: Float[Tensor, "sentence src d_memory"], mask: Bool[Tensor, "sentence 1 1 src"]) -> tuple[list, list]:
+    def begin(
+        self, memory: Float[Tensor, "sentence src d_memory"], mask: Bool[Tensor, "sentence 1 1 src"]
+    ) -> tuple[list, list]:
         "For a search: keys, memory and mask stay; each layer's h and c [sentence, place, d_model] go on."
         zeros = memory.new_zeros(len(memory), 1, self.config.d_model)
         return [self.alignment.key(memory), memory, mask], [zeros] * (2 * len(self.decoder))
 
-    def advance(self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list) -> tuple[Tensor, list]:
+    def advance(
+        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+    ) -> tuple[Tensor, list]:
         "One step: what `decode` gives at this position, and the states after it."
         context, _ = self.alignment(kept[0], *fixed)
         x, after = self.vectors("target", symbols), []
