@@ -28,10 +28,9 @@ from annotated_transformer.optimizer import OPTIMIZERS
 from annotated_transformer.parsing import gold_trees, prepare_trees, tree_corpus
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
-from annotated_transformer.rivals.fine_tuning import load_together
 from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig
-from annotated_transformer.translation import load
+from annotated_transformer.translation import ensemble, load
 from annotated_transformer.trees import read_tree
 from annotated_transformer.vocabulary import BytePairVocabulary
 
@@ -384,20 +383,12 @@ def test_the_training_of_their_own_papers(data, tmp_path):
 
 def test_different_kinds_write_together(trained, data):
     runs = [trained(kind) for kind in ("transformer", "recurrent", "convolutional", "bytenet")]
-    together, lines = load_together(runs), ["the cow sees the old dog", "a bird sings"]
+    together, lines = ensemble([load(run) for run in runs]), ["the cow sees the old dog", "a bird sings"]
     assert len(together.translate(lines)) == 2
     ids = [together.vocabulary.encode(line) + [END] for line in lines]
     src, tgt = torch.tensor(ids[:1]), torch.tensor([[START, 5, 9]])
     mean = sum(load(run).model(src, tgt).softmax(-1) for run in runs) / 4
     torch.testing.assert_close(together.model(src, tgt).exp(), mean)
-
-
-def test_another_vocabulary_is_refused(trained, tmp_path):
-    other = grammar_corpus(tmp_path / "data", train=60, dev=8, test=8, test_long=5, seed=4)
-    encode_corpus(other, BytePairVocabulary.learn((line for pair in other.pairs("train") for line in pair), 200))
-    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", "tiny", *SMALL["transformer"].split(), "--steps", "1"])
-    with pytest.raises(InputError, match="another vocabulary"):
-        load_together([trained("recurrent"), tmp_path / "run"])
 
 
 def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):

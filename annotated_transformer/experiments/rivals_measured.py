@@ -34,11 +34,11 @@ from ..files import InputError
 from ..optimizer import learning_rate
 from ..options import say
 from ..records import make_record, read_record, run_program, write_record
-from ..rivals.fine_tuning import Tuning, begin_tuning, load_together, tune
+from ..rivals.fine_tuning import Tuning, begin_tuning, tune
 from ..runs import Run, load_weights
 from ..scores import score
 from ..training import PAPER, TrainingConfig, facts_of, start_run, train
-from ..translation import Translator, evaluate, load
+from ..translation import Translator, ensemble, evaluate, load
 from ..vocabulary import load_vocabulary
 
 # %% ../../nbs/48_rivals_measured.ipynb #2f1ffc86
@@ -291,7 +291,7 @@ def scorings(rules: Rules) -> list[Scoring]:
 def judge(scoring: Scoring, rules: Rules, place: Place) -> None:
     "Score, and write the record."
     begun_at, members = time.monotonic(), [load(place.runs / name) for name in scoring.members]
-    translator = load_together([place.runs / name for name in scoring.members]) if len(scoring.members) > 1 else members[0]
+    translator = ensemble(members) if len(scoring.members) > 1 else members[0]
     metrics = scores_on(translator, place.data[scoring.tgt], scoring.split, rules.search)
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
     runs = [read_record(place.out / f"{name}.json") for name in scoring.members]
