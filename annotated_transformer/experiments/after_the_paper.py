@@ -292,7 +292,7 @@ def alignment_task(session: Session) -> Task:
     drawn = [[t.lower() for t in e.src_tokens] for e in islice((e for e in examples(830) if n_words(e) <= 12), session.size(8000, 400))]
     words, known = Words(drawn), lemmas()
     asked = [[t for t in s if t in known] for s in drawn]
-    short = [(s, a) for s, a in zip(drawn, asked) if len(s) <= 9 and a][: session.size(300, 40)]
+    short = [(s, a) for s, a in zip(drawn, asked) if len(s) <= 9 and a][: session.size(2000, 40)]
     good = [[START, words.ids[a[i % len(a)]], SEPARATOR, *words.encode(s), END] for i, (s, a) in enumerate(short)]
     prompts = [[START, words.ids[w], SEPARATOR] for w in sorted({w for a in asked for w in a})]
     random.Random(session.seed).shuffle(prompts)
@@ -314,7 +314,7 @@ def base_models(session: Session, task: Task) -> tuple[DecoderOnly, DecoderOnly]
         batch, = draw(32, task.good)
         return loss_at(tuned, *next_symbols(batch, after_separator(batch)))
 
-    learn(tuned, loss, session.size(200), 1e-3, keep=session.state("fine_tuned"))
+    learn(tuned, loss, session.size(1000), 2e-3, keep=session.state("fine_tuned"))
     return read, tuned
 
 
