@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CUTTING', 'PAGE', 'filled', 'numbers', 'check_transformer', 'set_linear', 'set_norm', 'set_attention', 'set_layer',
-           'specification', 'set_symbols', 'symbols_of', 'export_run']
+           'set_embedding', 'specification', 'set_symbols', 'symbols_of', 'export_run']
 
 # %% ../../nbs/33_export_ctranslate2.ipynb #d1d0df02
 from pathlib import Path
@@ -77,6 +77,15 @@ def set_layer(place, layer: nn.Module) -> None:
         set_linear(linear, [ours.weight], [ours.bias])
     set_norm(place.ffn.layer_norm, layer.residuals[-1].norm)
 
+# %% ../../nbs/33_export_ctranslate2.ipynb #65a93c20
+def set_embedding(spec, model: Transformer) -> None:
+    "The one matrix in its three places, and a bias that keeps the symbols that are never written out of reach."
+    never = torch.zeros(model.config.vocab_size)
+    never[NEVER] = -1e4
+    for place in (spec.encoder.embeddings[0], spec.decoder.embeddings, spec.decoder.projection):
+        place.weight = numbers(model.embedding.weight)
+    spec.decoder.projection.bias = numbers(never)
+
 # %% ../../nbs/33_export_ctranslate2.ipynb #49ae3a19
 def specification(model: Transformer, symbols: list[str], positions: int):
     """CTranslate2's `TransformerSpec` of a model: all its weights, and the name of each symbol by its id.
@@ -97,11 +106,7 @@ def specification(model: Transformer, symbols: list[str], positions: int):
             set_layer(there, layer)
         if c.pre_norm:
             set_norm(place.layer_norm, norm)
-    never = torch.zeros(c.vocab_size)
-    never[NEVER] = -1e4
-    for place in (spec.encoder.embeddings[0], spec.decoder.embeddings, spec.decoder.projection):
-        place.weight = numbers(model.embedding.weight)
-    spec.decoder.projection.bias = numbers(never)
+    set_embedding(spec, model)
     set_symbols(spec, symbols)
     return spec
 

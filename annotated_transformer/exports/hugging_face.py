@@ -10,6 +10,7 @@ __all__ = ['Named', 'CARD', 'sines_first', 'linear_weights', 'norm_weights', 'at
 # %% ../../nbs/33_export_hugging_face.ipynb #e962f8eb
 import json
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -152,35 +153,8 @@ def scores_table(record: dict[str, Any]) -> str:
     return "\n".join(["| set | score | value | 95 of 100 samples | counted by |", "|---|---|---|---|---|", *rows]) if rows else "Not scored yet."
 
 # %% ../../nbs/33_export_hugging_face.ipynb #16889242
-CARD = """---
-pipeline_tag: translation
-library_name: transformers
-{languages}tags:
-- translation
-- marian
----
-# {name}
-A Transformer as in *Attention Is All You Need*, trained with annotated-transformer: {layers} layers, d_model {d_model}, {heads} heads, {parameters:,} parameters.
-
-```python
-from transformers import {tokenizer}, MarianMTModel
-
-tokenizer, model = {tokenizer}.from_pretrained("."), MarianMTModel.from_pretrained(".")
-inputs = tokenizer(["A sentence.", "And another one."], return_tensors="pt", padding=True)
-found = model.generate(**inputs, max_length=inputs.input_ids.size(1) + 51)
-print(tokenizer.batch_decode(found, skip_special_tokens=True))
-```
-
-Its own search divides a log-probability by ((5 + length) / 6)^0.6, the one above by length^0.6: now and then they choose different translations.
-
-## Training
-{training}
-
-## Scores
-By the model's own search.
-
-{scores}
-"""
+CARD = (files("annotated_transformer") / "data/export/model_card.md").read_text(encoding="utf-8")
+"what the page for people looks like, as Python's `format` fills it"
 
 # %% ../../nbs/33_export_hugging_face.ipynb #187f50f4
 def training_facts(record: dict[str, Any]) -> str:

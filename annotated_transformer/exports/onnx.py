@@ -9,6 +9,7 @@ __all__ = ['CUTTING', 'PAGE', 'Encoder', 'Decoder', 'quiet', 'write_graphs', 'ex
 import contextlib
 import logging
 import warnings
+from importlib.resources import files
 from pathlib import Path
 
 import torch
@@ -86,31 +87,8 @@ vocabulary = tokenizers.Tokenizer.from_file("vocabulary.json")
 encode = lambda line: vocabulary.encode(line, add_special_tokens=False).ids
 decode = lambda ids: "".join(vocabulary.id_to_token(i).removeprefix("##") for i in ids).replace("\\u2581", " ").strip()""",
 }
-PAGE = """# A translation model in ONNX
-Made by annotated-transformer's `export` from {run}. To translate with it, in this folder, after
-`pip install numpy onnxruntime {library}`:
-
-```python
-import numpy as np
-import onnxruntime
-{cutting}
-
-encoder, decoder = (onnxruntime.InferenceSession(f"{{half}}.onnx") for half in ("encoder", "decoder"))
-
-
-def translate(line):
-    src = np.array([[*encode(" ".join(line.split())), 3]])  # 3 ends a sentence
-    memory, tgt = encoder.run(None, {{"src": src}})[0], [2]  # 2 begins one
-    while tgt[-1] != 3 and len(tgt) <= src.size + 50:
-        logs = decoder.run(None, {{"tgt": np.array([tgt]), "memory": memory, "src": src}})[0][0]
-        logs[[0, 2]] = -np.inf  # padding and the start symbol are never written
-        tgt.append(int(logs.argmax()))
-    return decode([i for i in tgt if i not in (2, 3)])
-
-
-print([translate(line) for line in ["A sentence.", "And another one."]])
-```
-"""
+PAGE = (files("annotated_transformer") / "data/export/onnx.md").read_text(encoding="utf-8")
+"the README beside a model, as Python's `format` fills it"
 
 # %% ../../nbs/33_export_onnx.ipynb #f0319f5d
 def export_onnx(translator: Translator, folder: str | Path) -> Path:
