@@ -264,12 +264,13 @@ def main() -> int:
     arguments.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     given = arguments.parse_args()
     paper = original.Paper(given.paper) if given.paper else None
-    source, out = ROOT / "build" / "site_source", given.out
+    out = given.out
+    source = out.with_name(f"{out.name}_source")  # two builds at once keep out of each other's way
     for folder in (source, out):
         shutil.rmtree(folder, ignore_errors=True)
     source.mkdir(parents=True)
     write_sources(source, paper)
-    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", source.with_name("site_doctrees"), source, out]
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", out.with_name(f"{out.name}_doctrees"), source, out]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])})
     if done.returncode == 0:
         (out / ".nojekyll").touch()

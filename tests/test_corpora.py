@@ -454,7 +454,7 @@ def test_multi30k_without_a_network(tmp_path, hub):
 
 def test_multi30k_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match="needs the library datasets: `pip install datasets`"):
+    with pytest.raises(InputError, match=r"needs the library datasets: pip install 'annotated-transformer\[corpora\]'"):
         multi30k(tmp_path / "out")
 
 

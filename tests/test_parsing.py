@@ -22,7 +22,8 @@ from annotated_transformer.corpora import Corpus
 from annotated_transformer.files import InputError
 from annotated_transformer.model import END, TransformerConfig
 from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
-from annotated_transformer.runs import Run, remove_checkpoint
+from annotated_transformer.checkpoints import remove_checkpoint
+from annotated_transformer.runs import Run
 from annotated_transformer.training import TrainingConfig, start_run, train
 from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary

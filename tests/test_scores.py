@@ -375,3 +375,8 @@ def test_scoring_files_needs_no_run_and_no_terminal(texts):
                           capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0 and json.loads(done.stdout)["sentences"] == 10
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("Next: ")
+
+
+def test_chrf_of_lines_that_hardly_match_has_an_interval():
+    "Of the bootstrap's samples some match nothing at all."
+    assert chrf(["x", "", "q"], ["x y z", "some words here", "others"], samples=50).interval is not None
