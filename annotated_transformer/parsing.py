@@ -217,8 +217,8 @@ def prepare_trees(corpus: Corpus, vocabulary: Vocabulary | int) -> Vocabulary:
     What is there already stays. Raises InputError where the text does not yield so many.
     """
     if isinstance(vocabulary, int):
-        vocabulary = kept_vocabulary(corpus, BytePairVocabulary, vocabulary) or learn_vocabulary(
-            corpus, BytePairVocabulary, vocabulary, whole=tree_symbols(corpus))
+        asked = {"vocab_size": vocabulary, "whole": tree_symbols(corpus)}
+        vocabulary = kept_vocabulary(corpus, BytePairVocabulary, **asked) or learn_vocabulary(corpus, BytePairVocabulary, **asked)
     whole = all(len(sides) == 2 for sides in encoded_so_far(corpus, vocabulary)["tokens"].values())
     if not whole or not (corpus.folder / "encoded.json").exists():
         encode_corpus(corpus, vocabulary)
