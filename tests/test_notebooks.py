@@ -30,11 +30,11 @@ HOSTS = [".".join(host) for host in (
     ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("crates", "io"), ("proxy", "golang", "org"))]
 LINES = 25  # a cell's, its directives not counted; a class may have more
 # chapters whose long cells are still to be split, and that still open with code: names leave these lists, and none comes in
-LONG = {"00_paper", "02_paper_source", "52_verdicts", "92_benchmark"}
-CODE_FIRST = {"51_sweep"}
+LONG = {"000_paper", "020_paper_source", "520_verdicts", "920_benchmark"}
+CODE_FIRST = {"510_sweep"}
 WORKSHOP = "94"  # the modules of chapters from this number on may be imported everywhere
 # the first chapter shows the whole before its parts
-LOOKS_AHEAD = {"01_at_a_glance"}
+LOOKS_AHEAD = {"010_at_a_glance"}
 
 
 def read(path: Path) -> dict:
@@ -154,7 +154,7 @@ def links(path: Path) -> Iterator[str]:
 
 
 def mentions(path: Path) -> Iterator[str]:
-    for name in sorted(set(re.findall(r"\b\d\d_[a-z]\w*", "\n".join(sources(path, "markdown"))))):
+    for name in sorted(set(re.findall(r"\b\d{3}_[a-z]\w*", "\n".join(sources(path, "markdown"))))):
         if not (path.parent / f"{name}.ipynb").exists():
             yield f"it names the chapter {name}, which is not there"
 
@@ -399,13 +399,13 @@ def good(tmp_path_factory) -> Path:
         (root / folder).mkdir(parents=True)
     for name in ("settings.ini", "Makefile"):
         shutil.copy(ROOT / name, root)
-    write(root / "nbs/00_one.ipynb", markdown("# One\n> The first chapter.", 1), code("#| default_exp one", 2),
+    write(root / "nbs/000_one.ipynb", markdown("# One\n> The first chapter.", 1), code("#| default_exp one", 2),
           markdown("One is one.", 5), code("#| export\ndef one() -> int:\n    return 1", 3), code("assert one() == 1\nprint(one())", 4, printed("1")))
-    write(root / "nbs/01_two.ipynb", markdown("# Two\n> The second chapter.", 1), code("#| default_exp two", 2),
-          code("#| export\nfrom annotated_transformer.one import one", 3), markdown("## A picture\nAs in [one](00_one.ipynb#One), `00_one`.", 4),
+    write(root / "nbs/010_two.ipynb", markdown("# Two\n> The second chapter.", 1), code("#| default_exp two", 2),
+          code("#| export\nfrom annotated_transformer.one import one", 3), markdown("## A picture\nAs in [one](000_one.ipynb#One), `000_one`.", 4),
           code('show(chart, "bars")', 5, CHART), code("print(one() + 1)", 6, printed("2")))
-    write(root / "nbs/index.ipynb", markdown("# All\n> Two chapters.", 1), markdown("[One](00_one.ipynb), [two](01_two.ipynb), "
-          "[the picture](01_two.ipynb#A-picture), ![bars](../figures/bars.svg), [the web](https://example.com/home/x/)", 2),
+    write(root / "nbs/index.ipynb", markdown("# All\n> Two chapters.", 1), markdown("[One](000_one.ipynb), [two](010_two.ipynb), "
+          "[the picture](010_two.ipynb#A-picture), ![bars](../figures/bars.svg), [the web](https://example.com/home/x/)", 2),
           code("print(3)", 3, printed("3")))
     tidy.main(root / "nbs")
     (root / "figures/bars.svg").write_text("<svg/>")
@@ -440,9 +440,9 @@ def replaced(name: str, old: str, new: str) -> Callable:
 def edited(**changes) -> Callable:
     "Change the last cell of code of the second chapter (the line of links comes after it)."
     def change(root: Path):
-        nb = read(root / "nbs/01_two.ipynb")
+        nb = read(root / "nbs/010_two.ipynb")
         nb["cells"][-2] |= changes
-        write(root / "nbs/01_two.ipynb", *nb["cells"])
+        write(root / "nbs/010_two.ipynb", *nb["cells"])
     return change
 
 
@@ -451,16 +451,16 @@ def output(**changes) -> Callable:
 
 
 FAULTS = {
-    "no title": (opening, replaced("nbs/00_one.ipynb", "# One", "One")),
-    "more than the title": (opening, replaced("nbs/00_one.ipynb", "first chapter.", "first chapter.\\n\\nAnd so on.")),
+    "no title": (opening, replaced("nbs/000_one.ipynb", "# One", "One")),
+    "more than the title": (opening, replaced("nbs/000_one.ipynb", "first chapter.", "first chapter.\\n\\nAnd so on.")),
     "an error": (executed, edited(outputs=[{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}])),
     "a warning": (executed, edited(outputs=[printed("UserWarning: no", "stderr")])),
-    "not executed at all": (executed, lambda root: write(root / "nbs/00_one.ipynb", markdown("# One\n> x", 1), code("assert 1", 2))),
+    "not executed at all": (executed, lambda root: write(root / "nbs/000_one.ipynb", markdown("# One\n> x", 1), code("assert 1", 2))),
     "a print without its output": (executed, edited(outputs=[])),
     "a chart without its output": (executed, edited(source=["show(chart)"], outputs=[])),
     "an execution count": (clean, edited(execution_count=7)),
     "a cell's metadata": (clean, edited(metadata={"collapsed": True})),
-    "the notebook's metadata": (clean, replaced("nbs/00_one.ipynb", '"metadata": {\n  "kernelspec"', '"metadata": {\n  "jupytext": {},\n  "kernelspec"')),
+    "the notebook's metadata": (clean, replaced("nbs/000_one.ipynb", '"metadata": {\n  "kernelspec"', '"metadata": {\n  "jupytext": {},\n  "kernelspec"')),
     "an object's address": (clean, edited(outputs=[printed("<object at 0x7f0012345678>")])),
     "a path printed": (portable, edited(outputs=[printed("saved /home/someone/figures/x.svg")])),
     "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
@@ -470,19 +470,19 @@ FAULTS = {
         "params": [{"name": "one", "views": ["view_1"]}], "layer": [{"name": "view_1", "mark": {"type": "line", "point": True}}]},
         "image/png": "iVBORw0KGgo="})),
     "a chart of Vega-Lite 6": (charts, output(data={"application/vnd.vegalite.v6+json": {}, "image/png": "iVBORw0KGgo="})),
-    "a dead link": (links, replaced("nbs/01_two.ipynb", "(00_one.ipynb", "(00_won.ipynb")),
-    "a dead anchor": (links, replaced("nbs/01_two.ipynb", "#One)", "#Won)")),
-    "a chapter that is not there": (mentions, replaced("nbs/01_two.ipynb", "`00_one`", "`00_won`")),
-    "an import from a later chapter": (order, replaced("nbs/00_one.ipynb", "return 1", "from annotated_transformer.two import one")),
-    "the same, otherwise written": (order, replaced("nbs/00_one.ipynb", "assert one() == 1", "from annotated_transformer import two")),
+    "a dead link": (links, replaced("nbs/010_two.ipynb", "(000_one.ipynb", "(000_won.ipynb")),
+    "a dead anchor": (links, replaced("nbs/010_two.ipynb", "#One)", "#Won)")),
+    "a chapter that is not there": (mentions, replaced("nbs/010_two.ipynb", "`000_one`", "`000_won`")),
+    "an import from a later chapter": (order, replaced("nbs/000_one.ipynb", "return 1", "from annotated_transformer.two import one")),
+    "the same, otherwise written": (order, replaced("nbs/000_one.ipynb", "assert one() == 1", "from annotated_transformer import two")),
     "a long cell": (short, edited(source=["print(1)\n"] * 26)),
-    "code before prose": (prose_first, lambda root: write(root / "nbs/00_one.ipynb", markdown("# One\n> x", 1), code("assert 1", 2))),
-    "a cell of imports that is not folded": (tidied, replaced("nbs/00_one.ipynb", '"source_hidden": true', '"source_hidden": false')),
-    "a folded cell without its tag": (tidied, replaced("nbs/01_two.ipynb", '"hide-input"', '"hide"')),
+    "code before prose": (prose_first, lambda root: write(root / "nbs/000_one.ipynb", markdown("# One\n> x", 1), code("assert 1", 2))),
+    "a cell of imports that is not folded": (tidied, replaced("nbs/000_one.ipynb", '"source_hidden": true', '"source_hidden": false')),
+    "a folded cell without its tag": (tidied, replaced("nbs/010_two.ipynb", '"hide-input"', '"hide"')),
     "a cell folded by hand": (tidied, edited(metadata={"jupyter": {"source_hidden": True}})),
-    "a line of links with an old title": (tidied, replaced("nbs/01_two.ipynb", "[One](00_one.ipynb) ·", "[Won](00_one.ipynb) ·")),
-    "a chapter without its line of links": (tidied, replaced("nbs/00_one.ipynb", "[Contents](index.ipynb) · ", "")),
-    "a stale export": (exports, replaced("nbs/00_one.ipynb", "return 1", "return 2")),
+    "a line of links with an old title": (tidied, replaced("nbs/010_two.ipynb", "[One](000_one.ipynb) ·", "[Won](000_one.ipynb) ·")),
+    "a chapter without its line of links": (tidied, replaced("nbs/000_one.ipynb", "[Contents](index.ipynb) · ", "")),
+    "a stale export": (exports, replaced("nbs/000_one.ipynb", "return 1", "return 2")),
     "a module edited by hand": (exports, replaced("annotated_transformer/one.py", "return 1", "return 2")),
     "a module without a chapter": (exports, lambda root: (root / "annotated_transformer/three.py").write_text("")),
     "a chapter without its module": (exports, lambda root: (root / "annotated_transformer/two.py").unlink()),
@@ -490,10 +490,10 @@ FAULTS = {
     "a stale README": (readme, replaced("nbs/index.ipynb", "# All", "# Everything")),
     "no README": (readme, lambda root: (root / "README.md").unlink()),
     "a dead link in README": (readme, lambda root: (root / "figures/bars.svg").unlink()),
-    "a chapter that the index leaves out": (contents, replaced("nbs/index.ipynb", "[two](01_two.ipynb)", "two")),
+    "a chapter that the index leaves out": (contents, replaced("nbs/index.ipynb", "[two](010_two.ipynb)", "two")),
     "a picture that is not drawn": (figures, lambda root: (root / "figures/bars.svg").unlink()),
     "a picture that no chapter draws": (figures, lambda root: (root / "figures/old.svg").write_text("")),
-    "a picture that another function draws": (figures, replaced("nbs/01_two.ipynb", 'show(chart, \\"bars\\")',
+    "a picture that another function draws": (figures, replaced("nbs/010_two.ipynb", 'show(chart, \\"bars\\")',
         'def bars(a, name=None) -> Shown: ...\\n\\nshow(chart, \\"bars\\")\\nbars(1, \\"stripes\\")')),
     "a picture of the other kind": (figures, lambda root: (root / "figures/bars.png").write_text("")),
     "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),

@@ -440,7 +440,7 @@ def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
                  if not (saved / path.name).exists() or (saved / path.name).read_bytes() != path.read_bytes()]
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=90_results"
+    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=900_results"
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -30,7 +30,7 @@ import tables  # noqa: E402
 from chapters import read_chapters  # noqa: E402
 
 LIMIT = 3_000_000  # bytes of a page
-FEW = ["index", "10_attention", "60_attention_figures", "90_results", "notation", "api", "references", "search"]
+FEW = ["index", "100_attention", "600_attention_figures", "900_results", "notation", "api", "references", "search"]
 pytestmark = pytest.mark.xdist_group("site")
 
 
@@ -257,12 +257,12 @@ def test_contrast_and_headings(site, address, page, theme, every):
 def test_the_search_finds(site, address, page):
     page.size(1400)
     page.open(f"{address}search.html?q=warm-up", "document.querySelector('#search-results li')")
-    assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('24_optimizer'))")
+    assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('240_optimizer'))")
 
 
 def test_a_chart_is_alive(site, address, page):
     page.size(1400)
-    page.open(f"{address}10_attention.html")
+    page.open(f"{address}100_attention.html")
     page.js("document.querySelector('figure.chart').scrollIntoView()")
     for _ in range(200):
         if page.js("!!document.querySelector('figure.chart svg.marks')"):
