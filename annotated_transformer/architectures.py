@@ -19,7 +19,6 @@ from typing import NamedTuple
 from torch import nn
 
 from .files import InputError
-from .model import TransformerConfig
 
 # %% ../nbs/180_architectures.ipynb #8fc8e2a2
 BUILT_IN = {

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from .batching import ParallelCorpus
+from .checkpoints import load_weights
 from .files import InputError
 from .processes import training_device
 from .regularization import Quality, measure
-from .runs import Run, average, load_weights
+from .runs import Run, average
 from .watching import best_step
 
 # %% ../nbs/270_averaging.ipynb #febe3bfa
@@ -26,7 +27,7 @@ def candidates(steps: list[int], keep: int, best: int | None = None) -> list[lis
     return [newest[-n:] for n in counts] + [[best]] * (best in steps and best != steps[-1])
 
 # %% ../nbs/270_averaging.ipynb #619b787b
-def quality_of(run: Run, paths: list[Path], model: nn.Module, dev: ParallelCorpus, batch_tokens: int) -> Quality:
+def quality_of(paths: list[Path], model: nn.Module, dev: ParallelCorpus, batch_tokens: int) -> Quality:
     "The quality of the average of some checkpoints on the development set; `model` gets its weights."
     model.load_state_dict(average([load_weights(path / "model.safetensors") for path in paths]))
     return measure(model, map(dev.batch, dev.order(batch_tokens)))
@@ -48,7 +49,7 @@ def choose_average(run: Run, dev: ParallelCorpus | None, keep: int, best: int | 
     for steps in groups:
         tried.append({"checkpoints": len(steps), "steps": steps})
         if dev:
-            found = quality_of(run, [whole[step] for step in steps], model, dev, batch_tokens)
+            found = quality_of([whole[step] for step in steps], model, dev, batch_tokens)
             tried[-1] |= {"perplexity/dev": found.perplexity, "accuracy/dev": found.accuracy}
     chosen = min(tried, key=lambda found: found.get("perplexity/dev", 0))
     run.write_average(of=[whole[step] for step in chosen["steps"]])
@@ -76,7 +77,7 @@ def average_again(run: Run, dev: ParallelCorpus | None, last: int | None, best: 
         run.write_average(of=paths)
         found = {"averaged_checkpoints": len(paths)}
         if dev:
-            quality = quality_of(run, paths, empty_model(run), dev, run.config["training"]["batch_tokens"])
+            quality = quality_of(paths, empty_model(run), dev, run.config["training"]["batch_tokens"])
             found |= {"perplexity/dev": quality.perplexity, "accuracy/dev": quality.accuracy}
         if (run.folder / "record.json").exists():
             record = run.record()

@@ -10,14 +10,13 @@ __all__ = ['DecoderOnly', 'next_symbols', 'after_separator', 'text_perplexity', 
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from .attention import MultiHeadAttention, attention, causal_mask
 from .embedding import LearnedPositions, sinusoids
 from .encoder_only import IGNORED, SEPARATOR, EncoderOnly, loss_at
-from .model import END, PAD, START, TransformerConfig, count_parameters
+from .model import END, PAD, START, TransformerConfig
 
 # %% ../nbs/810_decoder_only.ipynb #008c799f
 class DecoderOnly(EncoderOnly):

@@ -171,8 +171,9 @@ def attend(query: Float[Tensor, "batch head query d_k"], key: Float[Tensor, "bat
     if few or (half and key.size(2) <= SHORT):
         return attention(query, key, value, mask, dropout)[0]
     with torch.autocast("cpu", enabled=False):
-        return F.scaled_dot_product_attention(query.float(), key.float(), value.float(), mask, p).to(query.dtype) if half else \
-            F.scaled_dot_product_attention(query, key, value, mask, p)
+        if half:
+            return F.scaled_dot_product_attention(query.float(), key.float(), value.float(), mask, p).to(query.dtype)
+        return F.scaled_dot_product_attention(query, key, value, mask, p)
 
 # %% ../nbs/160_fast.ipynb #b8a791f2
 def residual(module: Residual, x: Float[Tensor, "*tokens d_model"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "*tokens d_model"]:

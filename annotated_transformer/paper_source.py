@@ -17,6 +17,8 @@ import tarfile
 import tempfile
 import urllib.request
 import zlib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 # %% ../nbs/020_paper_source.ipynb #2fcc8301
@@ -119,6 +121,11 @@ def read_source(source: str | Path | None = None) -> list[str]:
     mains = [main] if main else [name for name, text in files.items() if r"\documentclass" in text] or list(files)[:len(files) == 1]
     if not mains:
         raise PaperUnavailable(f"{named or URL}: no .tex file with a \\documentclass in it; is it the source of 1706.03762?")
+    return _expanded(files, mains[0])
+
+# %% ../nbs/020_paper_source.ipynb #662a8c8f
+def _expanded(files: dict[str, str], main: str) -> list[str]:
+    "The main file with its inputs in their places, then each file that it leaves out."
     taken = set()
 
     def expand(name: str) -> str:
@@ -131,11 +138,11 @@ def read_source(source: str | Path | None = None) -> list[str]:
                 return expand(name) if name not in taken else ""
         return f"[{wanted} is not in this copy]"
 
-    return [expand(mains[0])] + [files[name] for name in files if name not in taken]
+    return [expand(main)] + [files[name] for name in files if name not in taken]
 
 # %% ../nbs/020_paper_source.ipynb #50aacd8d
 _TOKEN = re.compile(r"\\((?:sub){0,2})section(\*?)\s*(?:\[[^\]]*\]\s*)?(?=\{)|\\begin\{(equation|table|figure)\}|\\label\{([^}]*)\}"
-                    r"|\\(caption)(?=\s*\{)|\\(appendix)\b")
+                    r"|\\(caption)(?=\s*\{)|\\(appendix)\b|\Z")
 
 
 def _closing(text: str, at: int) -> int:
@@ -147,16 +154,29 @@ def _closing(text: str, at: int) -> int:
             return m.end()
     return len(text)
 
+
+def _pieces(text: str) -> Iterator[tuple[str, re.Match]]:
+    "Each mark, the text's end the last, with what stands before it. Marks within a title are passed over."
+    begin = 0
+    for m in _TOKEN.finditer(text):
+        if m.start() >= begin:
+            yield text[begin : m.start()], m
+            begin = m.end() if m[1] is None else _closing(text, m.end())
+
+
+def _next_number(counts: list[int], level: int, letters: bool) -> str:
+    "Count a heading in `counts` (sections, subsections, subsubsections) and give its number: 3.2.1, or A.1 in an appendix."
+    counts[level:] = [counts[level] + 1, *[0] * (2 - level)]
+    first = chr(64 + counts[0]) if letters else str(counts[0])
+    return ".".join([first, *map(str, counts[1 : level + 1])])
+
 # %% ../nbs/020_paper_source.ipynb #800ebe3d
 def _parts(text: str, labels: dict[str, str], numbered: bool = True) -> list[tuple[int, str | None, str, str]]:
     "(level, number, title, text up to the next heading) for each heading; `labels` is filled with what each label stands for."
-    counts, kinds, letters, current, begin = [0, 0, 0], {"equation": 0, "table": 0, "figure": 0}, False, "", 0
-    parts, kind, out = [], "", []
-    for m in _TOKEN.finditer(text):
-        if m.start() < begin:  # inside a title
-            continue
-        out.append(text[begin:m.start()])
-        begin = m.end()
+    counts, kinds, letters, current, kind = [0, 0, 0], Counter(), False, "", ""
+    parts, out = [], []
+    for before, m in _pieces(text):
+        out.append(before)
         if m[3]:
             kind = m[3]
             kinds[kind] += 1
@@ -168,14 +188,11 @@ def _parts(text: str, labels: dict[str, str], numbered: bool = True) -> list[tup
             out.append(rf"\paragraph{{{kind.capitalize()} {current}.}} ")
         elif m[6]:
             letters, counts = True, [0, 0, 0]
-        else:
-            level, number, begin = len(m[1]) // 3, None, _closing(text, m.end())
+        elif m[0]:
+            level, number = len(m[1]) // 3, None
             if numbered and not m[2]:
-                counts = [*counts[:level], counts[level] + 1, 0, 0][:3]
-                first = chr(64 + counts[0]) if letters else str(counts[0])
-                number = current = ".".join([first, *map(str, counts[1:level + 1])])
-            parts.append([level, number, text[m.end() + 1:begin - 1], len(out)])
-    out.append(text[begin:])
+                number = current = _next_number(counts, level, letters)
+            parts.append([level, number, text[m.end() + 1 : _closing(text, m.end()) - 1], len(out)])
     ends = [part[3] for part in parts[1:]] + [len(out)]
     return [(level, number, title, "".join(out[start:end])) for (level, number, title, start), end in zip(parts, ends)]
 
@@ -211,7 +228,7 @@ def _cells(row: str, repeat: bool) -> list[str]:
         cells += [words, *[words if repeat else ""] * (times - 1)]
     return cells
 
-
+# %% ../nbs/020_paper_source.ipynb #4a38ba26
 def _table(latex: str, labels: dict[str, str]) -> str:
     "A `tabular` in Markdown."
     body = latex[_closing(latex, latex.index("{", latex.index("}"))):].rsplit(r"\end{", 1)[0]

@@ -14,7 +14,7 @@ __all__ = ['SECTIONS', 'BLOCK', 'TREES', 'CLEANING', 'TreebankTree', 'PENN', 'PE
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -30,9 +30,10 @@ from .corpora import Cleaning, Corpus, Pair, build, existing, make_recipe, read_
 from .decoding import Constraint
 from .files import InputError
 from .model import BASE, END, PAD
+from .presets import PAPER, TrainingConfig
 from .runs import Run
 from .text_files import check_file, progress
-from .training import PAPER, TrainingConfig, start_run
+from .training import start_run
 from .translation import Translator
 from .trees import WORD, Tree, clean, linearise, read_tree, read_trees, restore
 from .vocabulary import BytePairVocabulary, Vocabulary, kept_vocabulary, learn_vocabulary, load_vocabulary

@@ -17,7 +17,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from .architectures import architecture, build, kind_of
@@ -25,7 +24,7 @@ from .checkpoints import check_checkpoint, clear_leavings, find_checkpoints, loa
 from .checkpoints import read_checkpoint, write_checkpoint
 from .files import InputError, file_digest, read_json, write_json, writing
 from .records import add_line, begin_sitting, mark_sitting, now, origin, read_lines, read_sittings
-from .records import make_record, read_record, run_program, write_record
+from .records import make_record, read_record, write_record
 from .rounding import in_8_bits
 from .vocabulary import Vocabulary, load_vocabulary
 
@@ -179,7 +178,8 @@ class Store:
         """
         from safetensors.torch import save
 
-        whole = of or self.whole_checkpoints()[-last if last else None:]
+        whole = of or self.whole_checkpoints()
+        whole = whole[-last:] if last else whole
         if not whole:
             raise InputError(f"{self.folder}: no whole checkpoint to average")
         with writing(self.folder / "averaged.safetensors") as file:

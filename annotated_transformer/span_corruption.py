@@ -9,7 +9,6 @@ __all__ = ['parts', 'corrupted', 'pair_loss', 'span_pairs']
 from collections.abc import Sequence
 from random import Random
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor

@@ -294,6 +294,15 @@ def test_formed_weights_need_memory_quadratic_in_the_length_and_the_fused_kernel
     assert growth["self-attention"] == pytest.approx(1, abs=0.1) and growth["restricted attention"] == pytest.approx(1, abs=0.1)
 
 
+def test_the_largest_batch_fits_and_one_more_does_not():
+    sizes = Sizes(24, 8)
+    needed = [complexity.peak_bytes(complexity.training_pass("LSTM", sizes, batch, "cpu"), "cpu") for batch in range(1, 9)]
+    for batch in (1, 4, 7):
+        assert complexity.largest_batch("LSTM", sizes, needed[batch - 1]) == batch
+        assert complexity.largest_batch("LSTM", sizes, needed[batch] - 1) == batch
+    assert complexity.largest_batch("LSTM", sizes, 0) == 0
+
+
 def test_a_pass_leaves_nothing_behind():
     one_pass = complexity.training_pass("GRU", Sizes(6, 8), 2, "cpu")
     first, second = (complexity.peak_bytes(one_pass, "cpu") for _ in range(2))
@@ -312,7 +321,10 @@ def test_recurrent_layers_are_timed_as_pytorch_runs_them(name, kind):
 
 def test_the_command_writes_a_record_for_each_layer(tmp_path):
     complexity.main(["--out", str(tmp_path / "new" / "folder"), "--widths", "8", "--batch", "2", "--rounds", "2", "--device", "cpu"])
-    records = {r["config"]["layer"]: r for r in (json.loads(p.read_text()) for p in (tmp_path / "new" / "folder").iterdir())}
+    written = [json.loads(p.read_text()) for p in (tmp_path / "new" / "folder").iterdir()]
+    batches = {r["config"]["batches_of"]: r["metrics"] for r in written if "batches_of" in r["config"]}
+    assert set(batches) == {"recurrent", "self-attention"} and all(0 < m["largest_batch/long"] < m["largest_batch/short"] for m in batches.values())
+    records = {r["config"]["layer"]: r for r in written if "layer" in r["config"]}
     assert set(records) == set(MEASURED)
     for name, record in records.items():
         assert record["config"]["recurrent"] == "PyTorch's own"

@@ -20,7 +20,8 @@ from annotated_transformer.batching import Batch
 from annotated_transformer.decoding import Beams, choices
 from annotated_transformer.fast import Packed, fast, linear_cross_entropy
 from annotated_transformer.model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
-from annotated_transformer.training import Objective, TrainingConfig, update
+from annotated_transformer.presets import TrainingConfig
+from annotated_transformer.training import Objective, update
 
 VOCABULARY = 13
 

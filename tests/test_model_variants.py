@@ -13,7 +13,7 @@ from annotated_transformer.experiments.verdicts import read_claims
 from annotated_transformer.grammar import examples
 from annotated_transformer.model import count_parameters
 from annotated_transformer.records import read_record
-from annotated_transformer.training import PRESETS
+from annotated_transformer.presets import PRESETS
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}

@@ -29,9 +29,6 @@ HOSTS = [".".join(host) for host in (
     ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("deb", "debian", "org"),
     ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("crates", "io"), ("proxy", "golang", "org"))]
 LINES = 25  # a cell's, its directives not counted; a class may have more
-# chapters whose long cells are still to be split, and that still open with code: names leave these lists, and none comes in
-LONG = {"000_paper", "020_paper_source", "520_verdicts", "920_benchmark"}
-CODE_FIRST = {"510_sweep"}
 WORKSHOP = "94"  # the modules of chapters from this number on may be imported everywhere
 # the first chapter shows the whole before its parts
 LOOKS_AHEAD = {"010_at_a_glance"}
@@ -118,6 +115,14 @@ def portable(path: Path) -> Iterator[str]:
                 yield f"the output of cell {cell['id']} names a path of this machine: {found}; print names or relative paths"
 
 
+def strict(path: Path) -> Iterator[str]:
+    "What is no JSON (NaN, Infinity) opens in Python and in no browser."
+    found = []
+    json.loads(path.read_text(encoding="utf-8"), parse_constant=found.append)
+    if found:
+        yield f"it holds {found[0]}, which is no JSON, so that JupyterLab cannot open it; run: make notebooks NB={path.stem}"
+
+
 def size(path: Path, limit: int = 3_000_000) -> Iterator[str]:
     if path.stat().st_size > limit:
         yield f"{path.stat().st_size:,} bytes, more than {limit:,}: fewer marks in its charts (or show(..., png=True))"
@@ -202,8 +207,6 @@ def one_class(source: str) -> bool:
 
 
 def short(path: Path) -> Iterator[str]:
-    if path.stem in LONG:
-        return
     for cell in read(path)["cells"]:
         if one_class(text(cell["source"])):
             continue
@@ -214,8 +217,6 @@ def short(path: Path) -> Iterator[str]:
 
 def prose_first(path: Path) -> Iterator[str]:
     "A chapter says what it is about before the first code that a reader sees."
-    if path.stem in CODE_FIRST:
-        return
     for cell in read(path)["cells"][1:]:
         if cell["cell_type"] == "markdown":
             return
@@ -244,7 +245,7 @@ def selections(path: Path) -> Iterator[str]:
                 yield f"a chart's selection sits on a line with points, which JupyterLab cannot draw: give the points a layer (cell {cell['id']})"
 
 
-CHAPTER_CHECKS = [opening, executed, clean, portable, size, charts, selections, links, mentions, order, short, prose_first]
+CHAPTER_CHECKS = [opening, executed, clean, portable, strict, size, charts, selections, links, mentions, order, short, prose_first]
 
 
 # --- the whole checkout --------------------------------------------------------------------------------------------------------------
@@ -464,6 +465,7 @@ FAULTS = {
     "an object's address": (clean, edited(outputs=[printed("<object at 0x7f0012345678>")])),
     "a path printed": (portable, edited(outputs=[printed("saved /home/someone/figures/x.svg")])),
     "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
+    "a number that is none": (strict, output(data={"application/vnd.vegalite.v5+json": {"x": float("nan")}, "image/png": "iVBORw0KGgo="})),
     "too large": (size, edited(source=["#" * 3_000_001])),
     "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {}, "text/plain": ["a chart"]})),
     "a selection on a line with points": (selections, output(data={"application/vnd.vegalite.v5+json": {

@@ -24,7 +24,8 @@ from annotated_transformer.model import END, TransformerConfig
 from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
 from annotated_transformer.checkpoints import remove_checkpoint
 from annotated_transformer.runs import Run
-from annotated_transformer.training import TrainingConfig, start_run, train
+from annotated_transformer.presets import TrainingConfig
+from annotated_transformer.training import start_run, train
 from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
 from test_trees import fails, shared

@@ -23,7 +23,8 @@ from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.files import InputError, file_digest
 from annotated_transformer.records import is_older, list_records, make_record, read_record, record_digest, sealed, write_record
 from annotated_transformer.runs import Run
-from annotated_transformer.training import TINY, TrainingConfig, start_run, train
+from annotated_transformer.presets import TINY, TrainingConfig
+from annotated_transformer.training import start_run, train
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -29,7 +29,7 @@ from annotated_transformer.parsing import gold_trees, prepare_trees, tree_corpus
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.runs import Run
-from annotated_transformer.training import TrainingConfig
+from annotated_transformer.presets import TrainingConfig
 from annotated_transformer.translation import ensemble, load
 from annotated_transformer.trees import read_tree
 from annotated_transformer.vocabulary import BytePairVocabulary

@@ -17,7 +17,7 @@ from annotated_transformer.experiments.verdicts import read_claims
 from annotated_transformer.model import BASE, PAD
 from annotated_transformer.records import read_record, write_record
 from annotated_transformer.rivals.fine_tuning import Tuning
-from annotated_transformer.training import PAPER
+from annotated_transformer.presets import PAPER
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 RULES = module.read_rules()

@@ -10,9 +10,10 @@ from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.files import InputError
 from annotated_transformer.runs import Run
-from annotated_transformer.scores import bleu
+from annotated_transformer.scores import bleu, paired
 from annotated_transformer.experiments.search_settings import PAPER, development_set, main, measure_settings, settings
-from annotated_transformer.training import TINY, TrainingConfig, start_run, train
+from annotated_transformer.presets import TINY, TrainingConfig
+from annotated_transformer.training import start_run, train
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import BytePairVocabulary
 
@@ -42,6 +43,8 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     run.write_average(3)
     made = load(run.folder).translate(src, 1, 0.6)
     assert points[2]["sacrebleu"] == bleu(made, references).value
+    first = load(run.folder).translate(src, 4, 0.6)
+    assert points[0]["p"] == 1.0 and points[2]["p"] == paired(first, made, references)["sacrebleu"].p
     assert points[2]["length_ratio"] == sum(len(m.split()) for m in made) / sum(len(r.split()) for r in references)
 
 
@@ -61,7 +64,7 @@ def test_what_is_measured_is_not_measured_again(run, tmp_path, monkeypatch):
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1,), "beam_size": (1, 2), "alpha": (0.6,)})
     counted, real = [], search_settings.translator_of
     monkeypatch.setattr(search_settings, "translator_of", lambda *args: counted.append(args) or real(*args))
-    assert measure_settings(run.folder, tmp_path / "again")["metrics"] == whole["metrics"] and len(counted) == len(whole["metrics"]["points"]) - 2
+    assert measure_settings(run.folder, tmp_path / "again")["metrics"] == whole["metrics"] and len(counted) == len(whole["metrics"]["points"]) - 2 + 1  # the first, to compare with
 
 
 def test_sentences_are_spread_over_the_set(run):

@@ -39,6 +39,14 @@ def test_looking_back_asks_for_the_symbol_so_many_places_back():
     assert not parameters["positions"] and section_3.LookBack("learned").positions.requires_grad
 
 
+def test_bytes_are_those_of_the_hidden_layer():
+    "Additive attention keeps a number for every pair and hidden unit; dot products one for every pair, beside queries, keys and values."
+    found = section_3.cost(length=32, d_k=16, rounds=1)
+    pairs, vectors = 32 * 32 * 4, 3 * 32 * 16 * 4
+    assert 16 * pairs <= found["bytes/additive"] <= 16 * pairs + 3 * pairs + 3 * vectors
+    assert pairs <= found["bytes/dot_product"] <= 2 * pairs + vectors
+
+
 def test_a_seed_decides_all():
     torch.set_num_threads(1)
     runs = []

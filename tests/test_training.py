@@ -26,7 +26,9 @@ from annotated_transformer.fast import fast
 from annotated_transformer.files import InputError, file_digest, write_json
 from annotated_transformer.model import Transformer
 from annotated_transformer.runs import Run, check_checkpoint
-from annotated_transformer.training import TINY, Progress, TrainingConfig, divide, start_run, train, updates
+from annotated_transformer.presets import TINY, TrainingConfig
+from annotated_transformer.processes import Progress
+from annotated_transformer.training import divide, start_run, train, updates
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own

@@ -6,18 +6,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+import torch
 from sacrebleu.metrics import BLEU
 
 from annotated_transformer import cli
-from annotated_transformer.experiments import sweep
+from annotated_transformer.experiments import row_measurements, sweep
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, grammar_corpus
+from annotated_transformer.fast import plain
 from annotated_transformer.files import file_digest
 from annotated_transformer.runs import Run
-from annotated_transformer.model import Transformer, count_parameters
+from annotated_transformer.model import START, Transformer, count_parameters
 from annotated_transformer.experiments.row_measurements import measure_step_time
 from annotated_transformer.experiments.sweep import Job, measurements, plan
 from annotated_transformer.translation import SENTENCE, load
@@ -125,15 +128,26 @@ def test_sentences_add_up_to_the_record(killed):
         assert math.isclose(math.exp(sums["nats"] / sums["tokens"]), m["perplexity"], rel_tol=1e-4)
 
 
-def test_positions_are_measured_beyond_the_training_length(killed):
+def test_positions_are_measured_beyond_the_training_length(killed, data):
+    "Each number from the plain model's probabilities of single symbols, one joined pair at a time."
     record = json.loads((killed["place"] / "records" / "variation_tiny_positions.json").read_text())
-    longest, lines = record["config"]["longest_trained"], record["by_position"]
-    assert {line["positions"] for line in lines} == {"sinusoidal", "learned"} and max(line["to"] for line in lines) > longest
-    for kind in ("sinusoidal", "learned"):
-        nats = sum(line["tokens"] * math.log(line["perplexity"]) for line in lines if line["positions"] == kind)
-        tokens = sum(line["tokens"] for line in lines if line["positions"] == kind)
-        between = sorted(record["metrics"][f"perplexity_{part}/{kind}"] for part in ("within", "beyond"))
-        assert between[0] <= math.exp(nats / tokens) <= between[1]
+    limit, count = record["config"]["longest_trained"], record["config"]["joined"]
+    pairs = list(Corpus.open(data).pairs("dev"))
+    groups = [pairs[i : i + count] for i in range(0, len(pairs) // count * count, count)]
+    for row, kind in (("base", "sinusoidal"), ("E", "learned")):
+        translator, nats = load(killed["place"] / "runs" / f"variation_tiny_{row}_seed0"), {"within": [], "beyond": []}
+        for group in groups:
+            src, tgt = (translator.encode([" ".join(side)])[0] for side in zip(*group))
+            with torch.no_grad():
+                logs = plain(translator.model)(torch.tensor([src]), torch.tensor([[START, *tgt[:-1]]]))[0].log_softmax(-1)
+            for place, symbol in enumerate(tgt):
+                nats["within" if place < limit else "beyond"].append(-logs[place, symbol].item())
+        for part, found in nats.items():
+            assert math.isclose(math.exp(sum(found) / len(found)), record["metrics"][f"perplexity_{part}/{kind}"], rel_tol=1e-4), (part, kind)
+        lines = [line for line in record["by_position"] if line["positions"] == kind]
+        assert sum(line["tokens"] for line in lines) == sum(map(len, nats.values())) and max(line["to"] for line in lines) > limit
+        total = sum(line["tokens"] * math.log(line["perplexity"]) for line in lines)
+        assert math.isclose(total, sum(map(sum, nats.values())), rel_tol=1e-4)
 
 
 def test_verdicts_are_read_from_records(killed):
@@ -213,12 +227,23 @@ def test_rows_of_the_tiny_scale_can_be_built(row):
     assert sum(p.numel() for p in built.parameters()) == count_parameters(model) and min(model.d_k, model.d_ff) >= 1
 
 
-def test_step_times_are_a_ratio_of_one_process(data, tmp_path):
+def test_step_times_are_a_ratio_of_one_process(data, tmp_path, monkeypatch):
+    "With a clock that says 1 s for base, 1.4 and 1.2 for the others, and a machine that grows slower as the rounds go by."
+    clock = SimpleNamespace(now=0.0)
+    of = {0: 1.0} | {scaled(row, "tiny", 300).model.n_p: seconds for row, seconds in (("AOP1", 1.4), ("AOP2", 1.2))}
+
+    def timed(objective, optimizer, parts, tokens, training, step):
+        c = objective.model.config
+        clock.now += (1 + step / 10) * of[c.n_p if c.parameter_heads else 0]
+        return torch.tensor(0.0)
+
+    monkeypatch.setattr(row_measurements, "update", timed)
+    monkeypatch.setattr(row_measurements, "time", SimpleNamespace(perf_counter=lambda: clock.now, monotonic=time.monotonic))
     job = Job("step_time", 0, "tiny", data, tmp_path, tmp_path)
-    measure_step_time(job, rounds=2)
+    measure_step_time(job, rounds=3)
     record = json.loads(job.record.read_text())
-    assert set(record["metrics"]) == {"step_seconds/base", "step_seconds/AOP1", "step_seconds/AOP2", "ratio/AOP1", "ratio/AOP2"}
-    assert all(value > 0 for value in record["metrics"].values()) and "annotated-transformer sweep base AOP1 AOP2" in record["command"]
+    expected = {"step_seconds/base": 1.5, "step_seconds/AOP1": 2.1, "step_seconds/AOP2": 1.8, "ratio/AOP1": 1.4, "ratio/AOP2": 1.2}
+    assert record["metrics"] == pytest.approx(expected) and "annotated-transformer sweep base AOP1 AOP2" in record["command"]
 
 
 def test_scales_are_what_their_names_say():

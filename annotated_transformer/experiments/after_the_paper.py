@@ -29,13 +29,13 @@ from ..batching import ParallelCorpus
 from ..corpora import Corpus
 from ..decoder_only import DecoderOnly, after_separator, as_long, continued, joined, next_symbols
 from ..decoding import greedy
-from ..encoder_only import IGNORED, SEPARATOR, EncoderOnly, Words, draw, fine_tuned, guessed, label_loss
+from ..encoder_only import IGNORED, SEPARATOR, EncoderOnly, Words, draw, fine_tuned, guessed
 from ..encoder_only import labelled_right, learn, loss_at, mask_words, one_hidden, tabled
 from ..files import InputError, read_json, write_json
 from ..grammar import examples, lemmas, n_words
 from ..model import BASE, END, PAD, START, Transformer, TransformerConfig
 from ..preferences import best_of, best_of_kl, dpo
-from ..records import make_record, read_record, run_program, write_record
+from ..records import make_record, run_program, write_record
 from ..scores import bleu
 from ..span_corruption import pair_loss, span_pairs
 from ..trees import read_tree, read_trees

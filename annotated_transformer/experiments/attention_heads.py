@@ -27,7 +27,7 @@ from torch import Tensor
 from ..attention import recording
 from ..batching import batch_indices, pad
 from ..corpora import Corpus
-from ..files import InputError, file_digest, read_json
+from ..files import InputError, file_digest
 from ..grammar import Example, examples, n_words
 from ..model import END, START, Transformer
 from ..records import make_record, run_program, write_record

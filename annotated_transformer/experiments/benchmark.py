@@ -25,14 +25,17 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, nn
 
+# %% ../../nbs/920_benchmark.ipynb #313b2771
 from ..batching import Batch
 from ..files import InputError
 from ..embedding import sinusoids
 from ..fast import fast, keep_memory, product
 from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from ..optimizer import adam
+from ..presets import TrainingConfig
+from ..processes import training_device
 from ..records import make_record, run_program, write_record
-from ..training import Objective, TrainingConfig, training_device, update
+from ..training import Objective, update
 
 # %% ../../nbs/920_benchmark.ipynb #d171a6f4
 def step_flops(config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]) -> int:
@@ -266,8 +269,9 @@ def table(records: list[dict]) -> str:
 # %% ../../nbs/920_benchmark.ipynb #bbc51373
 def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
     "A run of `small` on `data` that keeps all its checkpoints, trained to its end."
+    from annotated_transformer.presets import PRESETS
     from annotated_transformer.runs import Run
-    from annotated_transformer.training import PRESETS, start_run, train
+    from annotated_transformer.training import start_run, train
     from annotated_transformer.vocabulary import load_vocabulary
 
     shape, training = PRESETS["small"]
@@ -306,7 +310,7 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
 def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20)) -> dict:
     "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
     from annotated_transformer.corpora import Corpus
-    from annotated_transformer.runs import load_weights
+    from annotated_transformer.checkpoints import load_weights
     from annotated_transformer.experiments.search_settings import translator_of
     from annotated_transformer.translation import evaluate
 

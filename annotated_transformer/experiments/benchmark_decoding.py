@@ -28,8 +28,8 @@ from .benchmark import marian, peak_bytes, write_records
 from ..files import InputError
 from ..decoding import beam_search, greedy
 from ..fast import State, keep_memory
-from ..model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
-from ..runs import make_record, run_program
+from ..model import BASE, BIG, END, Transformer, TransformerConfig
+from ..records import make_record, run_program
 from ..training import training_device
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #c2ee60c0

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COMPUTE', 'JUDGES', 'Unmeasured', 'Found', 'matching', 'number_at', 'numbers', 'half_interval', 'value_at',
-           'difference', 'clearly_faster', 'above', 'doing_heads', 'different_tasks', 'best_of', 'told', 'judge_rows',
-           'judge_all', 'section_key', 'claims_table', 'built_table', 'changes_table', 'main']
+           'difference', 'clearly_faster', 'above', 'doing_heads', 'different_tasks', 'clearly_better', 'best_of',
+           'told', 'judge_rows', 'judge_all', 'section_key', 'claims_table', 'built_table', 'changes_table', 'main']
 
 # %% ../../nbs/910_claims.ipynb #7f53a289
 import math
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
-    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, combined, compare_all, generations, read_claims, t_quantile)
+    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, generations, read_claims, t_quantile)
 from ..records import is_older, run_program
 from ..tables import Cell, ResultTable, finished, missing, read_records, results_folder
 
@@ -63,9 +63,9 @@ def numbers(found: Sequence[dict], value: str, over: str | None = None) -> list[
     return [number_at(r, value) / (number_at(r, over) if over else 1) for r in found]
 
 
-def half_interval(values: Sequence[float]) -> float:
-    "Half of the 95% interval of a mean over seeds; infinite for one value."
-    return t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+def half_interval(values: Sequence[float], probability: float = 0.95) -> float:
+    "Half of the interval of a mean over seeds or rounds; infinite for one value."
+    return t_quantile(len(values) - 1, probability) * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
 
 # %% ../../nbs/910_claims.ipynb #1d08d8d0
 def value_at(claim: dict, records: dict[str, dict]) -> Found:
@@ -109,23 +109,27 @@ def difference(claim: dict, records: dict[str, dict]) -> Found:
 
 # %% ../../nbs/910_claims.ipynb #be45d3ff
 def clearly_faster(claim: dict, records: dict[str, dict]) -> Found:
-    "Judge `faster`: the seconds of complexity records."
+    "Judge `faster`: the seconds of complexity records, an interval at each size over the rounds in which the layers took turns."
     used, seconds = [], {}
     for record in records.values():
         layer = record["config"].get("layer")
         if record["task"] == "complexity" and record["config"]["device"] == "cpu" and layer in (claim["layer"], *claim["than"]):
             used.append(record["name"])
-            seconds |= {(layer, p["n"], p["d"]): p["seconds"] for p in record["metrics"]["passes"]}
-    shares, lines = [], []
+            seconds |= {(layer, p["n"], p["d"]): p["seconds_by_round"] for p in record["metrics"]["passes"]}
+    logs, lines = [], []
     for other in claim["than"]:
         wanted = [(n, d) for layer, n, d in seconds if layer == other and (claim["layer"], n, d) in seconds
                   and (n < d if claim["where"] == "n < d" else n > d)]
         if not wanted:
             raise Unmeasured(other)
-        found = [seconds[claim["layer"], n, d] / seconds[other, n, d] for n, d in wanted]
-        shares += found
-        lines.append(f"faster than {other} at {sum(x < 1 for x in found)} of {len(found)} sizes, at worst {max(found):.2f} of its time")
-    verdict = HOLDS if max(shares) < 0.95 else FAILS if max(shares) > 1.05 else UNCLEAR
+        found = [[math.log(ours / theirs) for ours, theirs in zip(seconds[claim["layer"], n, d], seconds[other, n, d])] for n, d in wanted]
+        logs += found
+        worst = max(found, key=mean)
+        lines.append(f"faster than {other} at {sum(mean(x) < 0 for x in found)} of {len(found)} sizes, at worst {math.exp(mean(worst)):.2f} "
+                     f"of its time (at most {math.exp(mean(worst) + half_interval(worst)):.2f})")
+    surely = all(mean(x) + half_interval(x) < 0 for x in logs)  # of all sizes at once: no correction
+    slower = any(mean(x) - half_interval(x, 1 - 0.05 / len(logs)) > 0 for x in logs)  # of one among many: Bonferroni's
+    verdict = HOLDS if surely else FAILS if slower else UNCLEAR
     return Found(verdict, "; ".join(lines), tuple(used))
 
 # %% ../../nbs/910_claims.ipynb #d6bd1ea6
@@ -174,6 +178,17 @@ def different_tasks(claim: dict, records: dict[str, dict]) -> Found:
     return Found(verdicts[0] if len(set(verdicts)) == 1 else UNCLEAR, "; ".join(lines), tuple(used))
 
 # %% ../../nbs/910_claims.ipynb #0decfc58
+def clearly_better(own: dict, others: list[dict]) -> bool:
+    """Whether one of the others is above the chosen point by more than chance: by paired bootstrap of the sentences, with Holm's correction.
+
+    In a record that has none, above the interval of the chosen point.
+    """
+    if "p" not in own:
+        return max(point["sacrebleu"] for point in others) > own["interval"][1]
+    chances = adjusted([point["p"] for point in others])
+    return any(point["sacrebleu"] > own["sacrebleu"] and chance < 0.05 for point, chance in zip(others, chances))
+
+# %% ../../nbs/910_claims.ipynb #0decfc59
 def best_of(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `chosen`: the first point of a search against those that share its `fixed` settings."
     verdicts, lines, used = [], [], []
@@ -184,9 +199,9 @@ def best_of(claim: dict, records: dict[str, dict]) -> Found:
             raise Unmeasured(record["name"])
         best = max(others, key=lambda p: p["sacrebleu"])
         setting = ", ".join(f"{name.replace('_', ' ')} {best[name]}" for name in ("checkpoints", "beam_size", "alpha") if best[name] != own[name])
-        verdicts.append(FAILS if best["sacrebleu"] > own["interval"][1] else HOLDS if own["sacrebleu"] >= best["sacrebleu"] else UNCLEAR)
+        verdicts.append(FAILS if clearly_better(own, others) else HOLDS if own["sacrebleu"] >= best["sacrebleu"] else UNCLEAR)
         lines.append(f"{record['name'].removeprefix('settings_')}: {own['sacrebleu']:.1f} ({own['interval'][0]:.1f} to {own['interval'][1]:.1f}), "
-                     f"best other {best['sacrebleu']:.1f} with {setting}")
+                     f"best other {best['sacrebleu']:.1f} with {setting}" + (f", p {best['p']:.2g} before correction" if "p" in best else ""))
         used.append(record["name"])
     return Found(combined(verdicts), "; ".join(lines), tuple(used))
 

@@ -7,7 +7,7 @@ __all__ = ['HEADS', 'Make', 'LAYERS', 'ROWS', 'UNKNOWN', 'FORMED', 'TIMED', 'MEA
            'window_mask', 'RestrictedAttention', 'Recurrent', 'GRU', 'OneCall', 'Convolution', 'SeparableConvolution',
            'Sizes', 'attention_flops', 'lstm_flops', 'count', 'fit', 'n_products', 'longest_chain', 'dependency',
            'rounds', 'path_lengths', 'longest_path', 'PeakBytes', 'training_pass', 'peak_bytes', 'seconds_of',
-           'measure', 'save_records', 'run', 'complexity', 'main']
+           'largest_batch', 'measure', 'save_records', 'run', 'save_batches', 'complexity', 'main']
 
 # %% ../../nbs/400_why_self_attention.ipynb #0070fdae
 import re
@@ -357,6 +357,18 @@ def seconds_of(one_pass: Callable[[], None], times: int) -> float:
         one_pass()
     return (time.perf_counter() - begun) / times
 
+# %% ../../nbs/400_why_self_attention.ipynb #cac36191
+def largest_batch(name: str, sizes: Sizes, limit: int, device: str = "cpu") -> int:
+    "The most sequences whose training pass stays within `limit` bytes; 0 where one is too many."
+    def fits(batch: int) -> bool:
+        return peak_bytes(training_pass(name, sizes, batch, device), device) <= limit
+
+    batch = 1
+    while fits(batch):
+        batch *= 2
+    tried = range(batch // 2 + 1, batch)
+    return batch // 2 + bisect_left(tried, True, key=lambda batch: not fits(batch))
+
 # %% ../../nbs/400_why_self_attention.ipynb #dfdfea20
 def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, dict]:
     "For each layer: seconds of a training pass (median and by round), peak bytes, operations (three times a forward pass's)."
@@ -406,6 +418,20 @@ def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) ->
             seconds[name] += sum(found["seconds_by_round"])
         save_records(out, passes, device, config, seconds)
 
+# %% ../../nbs/400_why_self_attention.ipynb #4cb255d1
+def save_batches(out: Path, d: int, lengths: tuple[int, int] = (16, 256), sequences: int = 64) -> None:
+    "Write how many sequences, short and long, fit where so many short ones just do: a record for recurrence and one for attention."
+    from annotated_transformer.records import make_record, write_record
+
+    for name in ("recurrent", "self-attention"):
+        begun, (short, long) = time.perf_counter(), (Sizes(n, d) for n in lengths)
+        limit = peak_bytes(training_pass(name, short, sequences, "cpu"), "cpu")
+        metrics = {"bytes": limit, "largest_batch/short": sequences, "largest_batch/long": largest_batch(name, long, limit)}
+        record = f"complexity_batch_{name.replace('-', '_')}"
+        config = {"batches_of": name, "d": d, "short": short.n, "long": long.n, "device": "cpu"}
+        write_record(out / f"{record}.json", make_record(
+            record, "complexity", row=ROWS[name], data={"name": "random"}, config=config, seed=0, seconds=time.perf_counter() - begun, metrics=metrics))
+
 # %% ../../nbs/400_why_self_attention.ipynb #be7b2152
 def complexity(out: Path = Path("nbs/results"), device: str = "", widths: tuple[int, ...] = (128, 256, 512), batch: int = 8,
                rounds: int = 5) -> None:
@@ -428,11 +454,13 @@ def complexity(out: Path = Path("nbs/results"), device: str = "", widths: tuple[
     if min(rounds, batch) < 1:
         raise InputError(f"--rounds {rounds} --batch {batch}: give 1 or more")
     run(out, device or there[-1], list(widths), batch, rounds)
+    if (device or there[-1]) == "cpu":
+        save_batches(out, max(widths))
 
 # %% ../../nbs/400_why_self_attention.ipynb #1acf83c0
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.complexity`."
-    from annotated_transformer.runs import run_program
+    from annotated_transformer.records import run_program
 
     run_program(complexity, "experiments.complexity", argv)
 

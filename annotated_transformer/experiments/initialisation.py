@@ -23,9 +23,11 @@ from ..fast import fast, keep_memory
 from ..files import InputError
 from ..model import BASE, Transformer, TransformerConfig
 from ..optimizer import adam
+from ..presets import PAPER, TrainingConfig
+from ..processes import Progress
 from ..records import make_record, run_program, write_record
 from ..regularization import measure
-from ..training import PAPER, Objective, Progress, TrainingConfig, share, update, updates
+from ..training import Objective, share, update, updates
 from ..vocabulary import load_vocabulary
 
 # %% ../../nbs/290_initialisation.ipynb #8bb4ab1b

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import nn
 
 from ..batching import ParallelCorpus
 from .initialisation import facts_of, learn, shapes

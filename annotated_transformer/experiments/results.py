@@ -23,10 +23,10 @@ from .variations import ROWS, SCALES
 from .verdicts import read_claims
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
+from ..presets import PRESETS
 from ..records import is_older, run_program
 from ..tables import (
     Cell, ResultTable, finished, metric, missing, power, read_records, results_folder, to_html, to_latex, to_markdown)
-from ..training import PRESETS
 
 # %% ../../nbs/900_results.ipynb #df13f817
 def abandoned(records: dict[str, dict]) -> ResultTable:

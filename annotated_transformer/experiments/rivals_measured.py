@@ -25,6 +25,7 @@ import torch
 # %% ../../nbs/481_rivals_measured.ipynb #eed23e0f
 from ..architectures import build, kind_of, kinds
 from ..batching import ParallelCorpus
+from ..checkpoints import load_weights
 from ..commands.train import PRESETS, preset_named
 from ..corpora import Corpus
 from ..decoding import Ensemble
@@ -33,11 +34,12 @@ from ..fast import keep_memory
 from ..files import InputError
 from ..optimizer import learning_rate
 from ..options import say
+from ..presets import PAPER, TrainingConfig
 from ..records import make_record, read_record, run_program, write_record
 from ..rivals.fine_tuning import Tuning, begin_tuning, tune
-from ..runs import Run, load_weights
+from ..runs import Run
 from ..scores import score
-from ..training import PAPER, TrainingConfig, facts_of, start_run, train
+from ..training import facts_of, start_run, train
 from ..translation import Translator, ensemble, evaluate, load
 from ..vocabulary import load_vocabulary
 

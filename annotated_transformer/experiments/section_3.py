@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SYMBOLS', 'PAIRS', 'BACK', 'LENGTH', 'EXPERIMENTS', 'learned', 'LookUp', 'memories', 'compatibility', 'TwoThings',
-           'two_things', 'LookBack', 'looking_back', 'cost', 'main']
+           'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'cost', 'main']
 
 # %% ../../nbs/170_section_3_measured.ipynb #16cd914f
 import time
@@ -132,12 +132,25 @@ def looking_back(seed: int) -> dict[str, float]:
     return metrics
 
 # %% ../../nbs/170_section_3_measured.ipynb #5627e8ab
+def kept_bytes(forward: Callable[[], Tensor | tuple]) -> int:
+    "The bytes that a forward pass keeps for its gradient."
+    kept = {}
+
+    def keep(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        _ = forward()
+    return sum(kept.values())
+
+# %% ../../nbs/170_section_3_measured.ipynb #5627e8ac
 def cost(length: int = 256, d_k: int = 64, rounds: int = 7) -> dict[str, float]:
-    "Seconds of additive and of dot-product attention (the median), and the size of the softmax's derivative at d_k = 512."
+    "Seconds (the median) and bytes of additive and of dot-product attention, and the size of the softmax's derivative at d_k = 512."
     torch.manual_seed(0)
-    q, k, v = (torch.randn(1, length, d_k) for _ in range(3))
+    q, k, v = (torch.randn(1, length, d_k, requires_grad=True) for _ in range(3))
     ways = {"additive": AdditiveAttention(d_k), "dot_product": lambda q, k, v: masked_softmax(q @ k.mT * d_k**-0.5) @ v}
-    metrics = {}
+    metrics = {f"bytes/{name}": kept_bytes(lambda: way(q, k, v)) for name, way in ways.items()}
     with torch.no_grad():
         for name, way in ways.items():
             seconds = []

@@ -17,10 +17,11 @@ from ..fast import keep_memory
 from ..files import InputError, writing
 from ..model import BASE, TransformerConfig
 from ..options import run_program, say
+from ..presets import PAPER, TrainingConfig
 from ..records import make_record, write_record
 from ..runs import Run
 from ..sources import mixed_corpus, read_sources
-from ..training import PAPER, TrainingConfig, start_run, train
+from ..training import start_run, train
 from ..translation import load
 from ..vocabulary import load_vocabulary
 

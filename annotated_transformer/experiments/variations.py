@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..model import BASE, BIG, TransformerConfig, count_parameters
-from ..training import PAPER, TrainingConfig
+from ..presets import PAPER, TrainingConfig
 
 # %% ../../nbs/500_variations.ipynb #0364e6fd
 class Row(NamedTuple):

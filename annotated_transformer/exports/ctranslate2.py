@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -21,7 +20,7 @@ from ..embedding import sinusoids
 from ..files import InputError, creating, needs
 from ..layers import EPSILON
 from ..model import END, START, UNKNOWN, Transformer
-from ..translation import Translator, load
+from ..translation import Translator
 from ..vocabulary import SPECIALS, BytePairVocabulary, Vocabulary
 
 # %% ../../nbs/331_export_ctranslate2.ipynb #bb5a5307

@@ -8,7 +8,6 @@ __all__ = ['Named', 'CARD', 'sines_first', 'linear_weights', 'norm_weights', 'at
            'write_word_pieces', 'write_tokenizer', 'scores_table', 'training_facts', 'card', 'export_hugging_face']
 
 # %% ../../nbs/332_export_hugging_face.ipynb #e962f8eb
-import json
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +21,7 @@ from ..attention import MultiHeadAttention
 from .ctranslate2 import check_transformer, filled, symbols_of
 from ..files import InputError, creating, write_json
 from ..model import END, PAD, START, UNKNOWN, Transformer, TransformerConfig
-from ..translation import Translator, load
+from ..translation import Translator
 from ..vocabulary import SPECIALS, Vocabulary
 
 # %% ../../nbs/332_export_hugging_face.ipynb #127e9ea8

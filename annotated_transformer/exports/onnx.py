@@ -20,7 +20,7 @@ from ..attention import padding_mask
 from .ctranslate2 import check_transformer
 from ..files import creating, needs
 from ..model import END, PAD, START, Transformer
-from ..translation import Translator, load
+from ..translation import Translator
 
 # %% ../../nbs/333_export_onnx.ipynb #601af7d9
 class Encoder(nn.Module):

@@ -19,7 +19,7 @@ from ..architectures import architecture, build
 from ..embedding import LearnedPositions, SharedEmbedding
 from ..model import BASE, PAD
 from ..optimizer import learning_rate
-from ..training import TrainingConfig
+from ..presets import TrainingConfig
 
 # %% ../../nbs/410_rivals.ipynb #80333ac5
 class EncoderDecoder(nn.Module):
