@@ -1,6 +1,5 @@
 """Heads whose behaviour is known, built by hand or into a model, measured; links of sentences written by hand; controls that must not move."""
 import json
-import math
 from itertools import permutations
 from random import Random
 

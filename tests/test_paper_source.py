@@ -1,7 +1,5 @@
 """`section` reads the reader's own copy of the paper: wherever it lies, whatever is wrong with it, never from the network here."""
 import io
-import subprocess
-import sys
 import tarfile
 import urllib.error
 

@@ -2,12 +2,10 @@
 import gzip
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import nltk
 import pytest
@@ -19,14 +17,13 @@ from annotated_transformer import cli, grammar, parsing
 from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpora import Corpus
-from annotated_transformer.files import InputError
 from annotated_transformer.model import END, TransformerConfig
 from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
 from annotated_transformer.checkpoints import remove_checkpoint
 from annotated_transformer.runs import Run
 from annotated_transformer.presets import TrainingConfig
 from annotated_transformer.training import start_run, train
-from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
+from annotated_transformer.trees import clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
 from test_trees import fails, shared
 
