@@ -5,11 +5,19 @@ words lead to the entry, and the entry names the chapters that cite it.
 """
 import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 NAME = r"[A-Z][\w’'-]*[a-zéćö]"
 CITATION = re.compile(rf"({NAME})((?:,? {NAME})*(?: et al\.?,?| and others,?|(?: and| &) {NAME},?|,)?)(?: (\()?((?:19|20)\d\d)\b(?(3)\)))")
+LINK = re.compile(r"\[[^\]]*\]\([^)]*\)|<a .*?</a>", re.S)
+
+
+def in_a_link(source: str) -> Callable[[re.Match], bool]:
+    "Whether a match in `source` lies within a link: a link within another would come out empty."
+    spans = [match.span() for match in LINK.finditer(source)]
+    return lambda match: any(begin <= match.start() < end for begin, end in spans)
 
 
 @dataclass
@@ -69,8 +77,9 @@ def linked(source: str, references: dict[str, Reference]) -> str:
     "The markdown with a link on each citation; cells with blocks of code are left alone."
     if "```" in source:
         return source
+    linked_already = in_a_link(source)
     for match in reversed(citations(source)):
-        if reference := cited(match, references):
+        if (reference := cited(match, references)) and not linked_already(match):
             link = f'<a href="references.html#{reference.key}">{match[0]}</a>'
             source = source[: match.start()] + link + source[match.end():]
     return source

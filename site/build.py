@@ -110,12 +110,13 @@ def named_links(source: str, here: Chapter | None, names: dict[str, tuple[Chapte
     "Names of the package in the prose lead to the cells that define them, when they cannot be mistaken for a word."
     def link(match: re.Match) -> str:
         chapter, definition = names.get(match[1].rstrip("()"), (here, None))
-        if definition is None or chapter is here:
+        if definition is None or chapter is here or linked_already(match):
             return match[0]
         return f'<a href="{chapter.stem}.html#{chapter.module}.{definition.name}"><code>{html.escape(match[1])}</code></a>'
 
     if source.lstrip().startswith(("#", "```")) or "```" in source:
         return source
+    linked_already = bibliography.in_a_link(source)
     return re.sub(r"(?<![\[`])`([A-Za-z]\w*(?:\(\))?)`(?![`\]])", link, source)
 
 
@@ -123,10 +124,13 @@ def one_title(cells: list[dict]) -> list[dict]:
     "Behind a second heading of the first level (*Checks and experiments*) all headings are a level lower: a page has one title."
     lower = ""
     for cell in cells:
-        if cell["cell_type"] == "code" or "```" in cell["source"]:
+        if cell["cell_type"] == "code":
             continue
-        lower = "#" if re.search(r"^# ", cell["source"], re.M) else lower
-        cell["source"] = re.sub(r"^(#+ )", rf"{lower}\1", cell["source"], flags=re.M)
+        parts = re.split(r"(^```.*?^```)", cell["source"], flags=re.M | re.S)  # prose, a block of code, prose, ...
+        for i, part in list(enumerate(parts))[::2]:
+            lower = "#" if re.search(r"^# ", part, re.M) else lower
+            parts[i] = re.sub(r"^(#+ )", rf"{lower}\1", part, flags=re.M)
+        cell["source"] = "".join(parts)
     return cells
 
 
@@ -168,6 +172,8 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
     for cell in nb["cells"]:
         shown = code(cell, "index", static) if cell["cell_type"] == "code" else {**cell, "source": text(cell)}
         if shown is not None:
+            if "hide-input" in shown["metadata"].get("tags", []):  # the first page is for readers: what is folded is left out
+                shown["metadata"] = {"tags": ["remove-input"]}
             cells.append({**shown, "source": shown["source"].replace("](../figures/", "](figures/").replace("](../LICENSE)", "](LICENSE)")
                           .replace("](../CONTRIBUTING.md)", "](contributing.md)")})
     title, _, lead = cells[0]["source"].partition("\n> ")
@@ -233,6 +239,7 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     nbs, static, chapters = ROOT / "nbs", source / "_static", read_chapters(ROOT / "nbs")
     put_static(static)
     shutil.copy(SITE / "conf.py", source)
+    shutil.copytree(SITE / "templates", source / "_templates")
     shutil.copy(ROOT / "LICENSE", source)
     shutil.copytree(ROOT / "figures", source / "figures")
     for svg in (source / "figures").rglob("*.svg"):

@@ -5,7 +5,7 @@ copyright = "2026 onwards, the annotated-transformer developers"
 language = "en"
 
 extensions = ["myst_nb"]
-exclude_patterns = ["extra", "figures", "results", "_static"]
+exclude_patterns = ["extra", "figures", "results", "_static", "_templates"]
 nb_execution_mode = "off"  # the notebooks hold their outputs
 nb_code_prompt_show = "Show {type}"
 nb_code_prompt_hide = "Hide {type}"
@@ -17,6 +17,8 @@ myst_heading_slug_func = "chapters.anchor"
 suppress_warnings = ["myst.header"]  # a chapter may go from a title to a third-level heading inside a folded part
 
 html_theme = "sphinx_book_theme"
+templates_path = ["_templates"]
+html_sidebars = {"**": ["home.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]}
 html_title = project
 html_static_path = ["_static"]
 html_extra_path = ["extra"]

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BATCHES', 'PEERS', 'step_flops', 'make_batch', 'ours', 'TorchPeer', 'marian', 'peer_step', 'peak_bytes',
            'measure_step', 'matrix_rate', 'plan', 'in_process', 'installed', 'run_benchmark', 'write_records',
-           'record_of', 'table', 'multi30k_run', 'seconds_to_bleu', 'averaging_gain', 'main']
+           'record_of', 'report', 'multi30k_run', 'seconds_to_bleu', 'averaging_gain', 'main']
 
 # %% ../../nbs/920_benchmark.ipynb #313b2770
 import contextlib
@@ -247,7 +247,7 @@ def record_of(what: dict, results: list[dict], limit: float, device: str) -> dic
                        config=what, seed=0, seconds=sum(r["seconds"] for r in results) * what["steps"], metrics=metrics)
 
 # %% ../../nbs/920_benchmark.ipynb #12ec8c4f
-def table(records: list[dict]) -> str:
+def report(records: list[dict]) -> str:
     "The records as lines of text, each with its ratio to torch.nn.Transformer under the same conditions."
     same = ("model", "batch", "keep_memory", "compile")
 
@@ -357,7 +357,7 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--device {device}: give cpu or cuda; this machine's is {training_device().type}")
         if min(rounds, steps) < 1:
             raise InputError(f"--rounds {rounds} --steps {steps}: give 1 or more")
-        print(table(run_benchmark(out, chosen, rounds, steps)))
+        print(report(run_benchmark(out, chosen, rounds, steps)))
 
     run_program(benchmark, "benchmark", argv)
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'sources', 'endless_model', 'ours', 'hugging_face',
-           'ctranslate2_engine', 'measure_decoding', 'plan', 'in_process', 'run_benchmark', 'record_of', 'table',
+           'ctranslate2_engine', 'measure_decoding', 'plan', 'in_process', 'run_benchmark', 'record_of', 'report',
            'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'main']
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #32ee04ee
@@ -162,7 +162,7 @@ def record_of(what: dict, results: list[dict]) -> dict:
                        seconds=sum(r["seconds"] for r in results) * what["repeats"], metrics=metrics)
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #e4648afd
-def table(records: list[dict]) -> str:
+def report(records: list[dict]) -> str:
     "The records as lines of text, each with the ratio of our seconds to its own."
     lines = [f"{'':14} {'sentences':>9} {'beam':>4} {'seconds':>8} {'ours / it':>9} {'peak':>9}"]
     seconds = {(r["config"]["contestant"], r["config"]["sentences"], r["config"]["beam_size"]): r["metrics"]["decoding_seconds"]
@@ -274,7 +274,7 @@ def main(argv: list[str] | None = None) -> None:
                 for batch in (100, 500, 1000):
                     write_records(out, [throughput(model, batch)])
         write_records(out, [steps_record()])
-        print(table(run_benchmark(out, rounds, repeats)))
+        print(report(run_benchmark(out, rounds, repeats)))
 
     run_program(benchmark, "benchmark_decoding", argv)
 

@@ -21,6 +21,7 @@ async function draw(figure) {
   figure.view = shown.view;
   for (const input of place.querySelectorAll("input, select")) input.setAttribute("aria-label", input.name || "choose");
   for (const svg of place.querySelectorAll("svg.marks")) svg.setAttribute("aria-label", figure.dataset.about);
+  for (const marks of place.querySelectorAll("svg.marks g[role]:not([aria-label])")) marks.removeAttribute("role");
   addPlay(place, shown.view, spec);
   figure.replaceChildren(place);
 }
@@ -49,3 +50,11 @@ document.querySelectorAll("figure.chart").forEach(figure => near.observe(figure)
 
 new MutationObserver(() => document.querySelectorAll("figure.chart").forEach(figure => figure.view && draw(figure)))
   .observe(document.documentElement, {attributes: true, attributeFilter: ["data-theme"]});
+
+// formulas that are wider than the page scroll by the keyboard, too
+function reachable() {
+  for (const box of document.querySelectorAll("div.math, mjx-container[display]"))
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+}
+window.addEventListener("load", () => window.MathJax?.startup?.promise?.then(reachable));
+window.addEventListener("resize", reachable);
