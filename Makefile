@@ -84,4 +84,6 @@ site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own wo
 .venv/.develop: .venv/.python settings.ini setup.py constraints.txt
 	@echo "Installing PyTorch, JupyterLab, nbdev and the test tools into .venv, this once"
 	@$(PIP) -e '.[dev]'
+	@mkdir -p .venv/share/jupyter/lab/settings  # in this JupyterLab long lines of code go on below: no scroll bars
+	@echo '{"@jupyterlab/notebook-extension:tracker": {"codeCellConfig": {"lineWrap": true}}}' > .venv/share/jupyter/lab/settings/overrides.json
 	@touch .venv/.runtime $@

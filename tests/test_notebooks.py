@@ -275,7 +275,8 @@ def readme(root: Path, tmp: Path) -> Iterator[str]:
     elif not (root / "README.md").exists() or (root / "README.md").read_bytes() != (tmp / "README.md").read_bytes():
         yield "README.md is not what nbs/index.ipynb gives; run: make readme"
     else:
-        yield from (f"README.md: {complaint}" for complaint in links(root / "README.md"))
+        for page in sorted(root.glob("*.md")):  # and CONTRIBUTING, CHANGELOG
+            yield from (f"{page.name}: {complaint}" for complaint in links(page))
 
 
 def contents(root: Path, tmp: Path) -> Iterator[str]:
