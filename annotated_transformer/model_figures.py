@@ -86,7 +86,7 @@ class Step(NamedTuple):
 MODULES = {SharedEmbedding: ("embedding", "embedding"), SinusoidalPositions: ("Sinusoids", "position"),
            LearnedPositions: ("Learned positions", "position"), FeedForward: ("Feed forward", "feed-forward"),
            ParameterAttention: ("Parameter attention", "feed-forward"), nn.LayerNorm: ("Norm", "norm")}
-FUNCTIONS = {"add": ("Add", "norm"), "linear": ("Linear", "embedding"), "softmax": ("Softmax", "softmax")}
+FUNCTIONS = {"add": ("Add", "norm"), "linear": ("Linear", "linear"), "softmax": ("Softmax", "softmax")}
 
 # %% ../nbs/150_model_figures.ipynb #139417b0
 def attention_name(given: tuple) -> str:
