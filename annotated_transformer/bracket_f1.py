@@ -29,15 +29,15 @@ class Rules:
     "EVALB's parameters; the defaults are those of COLLINS.prm."
 
     delete: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
-    "labels that do not count: as a tag its word goes too, as a phrase the bracket alone"
+    "labels that do not count: a tag's word is removed, too, of a phrase only the bracket"
     delete_for_length: frozenset[str] = frozenset(["-NONE-"])
     "tags of words that do not count in a sentence's length"
     equal_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
     equal_words: frozenset[frozenset[str]] = frozenset()
     labelled: bool = True
-    "whether labels must agree, or the words they are over alone"
+    "whether labels must agree, or only the words that they cover"
     cutoff: int = 40
-    "length up to which sentences are reported apart"
+    "sentences up to this length are also reported separately"
     max_errors: int = 10
     quotes: frozenset[str] = frozenset()
     "tags that a quotation mark may have by mistake (QUOTE_LABEL)"
@@ -54,7 +54,7 @@ SETS = {"DELETE_LABEL": "delete", "DELETE_LABEL_FOR_LENGTH": "delete_for_length"
         "EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}  # a parameter's name, and ours
 NUMBERS = {"LABELED": "labelled", "CUTOFF_LEN": "cutoff", "MAX_ERROR": "max_errors", "DEBUG": None}
 
-
+# %% ../nbs/710_bracket_f1.ipynb #d339f823
 def read_rules(path) -> Rules:
     "EVALB's parameter file. Raises InputError, with its line, for an unknown parameter or an impossible value."
     found = {name: set() for name in SETS.values()}
@@ -63,15 +63,19 @@ def read_rules(path) -> Rules:
         if name.startswith("#"):
             continue
         pair = name.startswith("EQ_")
-        if name not in SETS | NUMBERS or len(values) != 1 + pair or (name in NUMBERS and not values[0].isdecimal()):
-            raise InputError(f"{path}, line {number}: {line.strip()!r}: EVALB's parameters are {', '.join(NUMBERS)} with a number, "
-                             "DELETE_LABEL, DELETE_LABEL_FOR_LENGTH and QUOTE_LABEL with a label, EQ_LABEL and EQ_WORD with two")
+        known = name in SETS | NUMBERS and len(values) == 1 + pair
+        if not known or (name in NUMBERS and not values[0].isdecimal()):
+            raise InputError(f"{path}, line {number}: {line.strip()!r}: EVALB's parameters are "
+                             f"{', '.join(NUMBERS)} with a number, "
+                             "DELETE_LABEL, DELETE_LABEL_FOR_LENGTH and QUOTE_LABEL with a label, EQ_LABEL "
+                             "and EQ_WORD with two")
         if name in NUMBERS:
             found[NUMBERS[name]] = int(values[0])
         else:
             found[SETS[name]].add(frozenset(values) if pair else values[0])
     found.pop(None, None)  # DEBUG
-    return Rules(**{name: frozenset(value) if isinstance(value, set) else value for name, value in found.items()})
+    return Rules(**{name: frozenset(value) if isinstance(value, set) else value
+                    for name, value in found.items()})
 
 # %% ../nbs/710_bracket_f1.ipynb #2c6841f7
 class Row(NamedTuple):
@@ -96,22 +100,25 @@ def leaves_of(trees: Sequence[Tree]) -> list[Leaf]:
 
 # %% ../nbs/710_bracket_f1.ipynb #5604d75f
 def kept(gold: Sequence[Leaf], test: Sequence[Leaf], rules: Rules) -> tuple[list[bool], list[bool]]:
-    "Which words of either side count: those whose tag is not deleted, and quotation marks with a tag of the wrong kind on one side."
+    "Which words of either side count: those with tags that are not deleted, and mistagged quotation marks."
     sides = [[tag not in rules.delete for tag, _ in leaves] for leaves in (gold, test)]
     if len(gold) == len(test) and sum(sides[0]) != sum(sides[1]):
         for i, ((a, word), (b, other)) in enumerate(zip(gold, test)):
-            if a != b and {a, b} <= rules.quotes and word == other and word in ("'", '"', "/") and (sides[0][i] or sides[1][i]):
+            mark = word == other and word in ("'", '"', "/")
+            if mark and a != b and {a, b} <= rules.quotes and (sides[0][i] or sides[1][i]):
                 sides[0][i] = sides[1][i] = True
     return sides[0], sides[1]
 
 
 def phrases_over(trees: Sequence[Tree], keep: Sequence[bool], rules: Rules) -> list[Bracket]:
-    "The phrases that count, over the words that do."
+    "The phrases that count, over the words that count."
     found, first, before = [], 0, [0, *accumulate(keep)]  # before[i]: how many of the first i words count
     for tree in trees:
-        found += [Bracket(re.split("[-=]", label)[0], before[first + start], before[first + end]) for label, start, end in tree.brackets]
+        found += [Bracket(re.split("[-=]", label)[0], before[first + start], before[first + end])
+                  for label, start, end in tree.brackets]
         first += len(tree.words)
-    return [b for b in found if b.start < b.end and not any(rules.same(b.label, label) for label in rules.delete)]
+    deleted = {label for label in {b.label for b in found} if any(rules.same(label, d) for d in rules.delete)}
+    return [b for b in found if b.start < b.end and b.label not in deleted]
 
 # %% ../nbs/710_bracket_f1.ipynb #5846380a
 def crosses(a: Bracket, b: Bracket) -> bool:
@@ -133,7 +140,8 @@ def compare(gold: Sequence[Tree], test: Sequence[Tree], rules: Rules = COLLINS) 
     wanted, found = phrases_over(gold, keep[0], rules), phrases_over(test, keep[1], rules)
     spare, matched = list(found), 0
     for bracket in wanted:
-        fits = (b for b in spare if b[1:] == bracket[1:] and (not rules.labelled or rules.same(b.label, bracket.label)))
+        fits = (b for b in spare if b[1:] == bracket[1:]
+                and (not rules.labelled or rules.same(b.label, bracket.label)))
         if (partner := next(fits, None)) is not None:
             spare.remove(partner)
             matched += 1
@@ -148,7 +156,9 @@ def percent(part: float, whole: float) -> float:
 # %% ../nbs/710_bracket_f1.ipynb #c383cdfb
 @dataclass(frozen=True)
 class Scores:
-    "EVALB's figures over sentences: percentages; `average_crossing` is crossing phrases a sentence."
+    """EVALB's figures over sentences, in per cent; `average_crossing` is the number of crossing phrases per
+    sentence.
+    """
 
     rows: list[Row]
 
@@ -170,7 +180,8 @@ class Scores:
     @property
     def complete(self) -> float:
         "Sentences whose phrases are all right."
-        return percent(sum(row.matched == row.gold == row.test for row in self.rows if row.status == 0), self.count(0))
+        return percent(sum(row.matched == row.gold == row.test for row in self.rows if row.status == 0),
+                       self.count(0))
 
 # %% ../nbs/710_bracket_f1.ipynb #d8bc223e
 def score(gold: Sequence[Tree], test: Sequence[Tree], rules: Rules = COLLINS) -> Scores:
@@ -185,19 +196,26 @@ def score_files(gold, test, rules: Rules = COLLINS) -> Scores:
     """
     sides = [list(lines(check_file(path))) for path in (gold, test)]
     if len(sides[0]) != len(sides[1]):
-        raise InputError(f"{gold} has {len(sides[0]):,} lines and {test} has {len(sides[1]):,}: line n of one must parse line n of the other")
+        raise InputError(f"{gold} has {len(sides[0]):,} lines and {test} has {len(sides[1]):,}: line n of one "
+                         "must parse line n of the other")
     rows = []
     for number, (a, b) in enumerate(zip(*sides), 1):
-        trees = ([tree for _, tree in trees_in([(number, line)], path)] for line, path in ((a, gold), (b, test)))
+        trees = ([tree for _, tree in trees_in([(number, line)], path)]
+                 for line, path in ((a, gold), (b, test)))
         rows.append(compare(*trees, rules))
-        if sum(row.status == 1 for row in rows) > rules.max_errors + 1:  # EVALB lets one more pass than its parameter says
-            raise InputError(f"{test}, line {number}: more than {rules.max_errors} sentences whose words are not those of {gold}: "
+        # EVALB lets one more pass than its parameter says
+        if sum(row.status == 1 for row in rows) > rules.max_errors + 1:
+            raise InputError(f"{test}, line {number}: more than {rules.max_errors} sentences whose words are "
+                             f"not those of {gold}: "
                              "tokenise both alike, or raise MAX_ERROR")
     return Scores(rows)
 
 # %% ../nbs/710_bracket_f1.ipynb #6f0365c6
-def right_branching(words: Sequence[str], tags: Sequence[str] | None = None, root: str = "S", label: str = "NP") -> Tree:
-    "The tree over `words` that only branches to the right: `root` over all, `label` over the rest after each word."
+def right_branching(words: Sequence[str], tags: Sequence[str] | None = None, root: str = "S",
+                    label: str = "NP") -> Tree:
+    """The tree over `words` that only branches to the right: `root` over all, `label` over the rest after
+    each word.
+    """
     tags = guessed_tags(words) if tags is None else tags
     leaves = [f"({tag} {word} )".split(" ") for tag, word in zip(tags, words, strict=True)]
     stop = len(leaves) > 1 and tags[-1] == "."
@@ -228,7 +246,8 @@ def count_rules(trees: Iterable[Tree], order: int | None = None) -> tuple[Counte
     return rules, words, roots
 
 # %% ../nbs/710_bracket_f1.ipynb #9742d798
-def two_by_two(parent: str, children: Sequence[str], order: int | None) -> Iterable[tuple[str, tuple[str, ...]]]:
+def two_by_two(parent: str, children: Sequence[str],
+               order: int | None) -> Iterable[tuple[str, tuple[str, ...]]]:
     "The rules of at most two children that write `children` under `parent`."
     left = parent
     for i, child in enumerate(children[:-2], 1):
@@ -243,7 +262,7 @@ RARE = 3  # a word that was seen less often also counts as its shape
 
 
 def shape(word: str) -> str:
-    "What can be seen of a word that is not known: its last two letters, a capital, a digit, a hyphen."
+    "What we can see of an unknown word: its last two letters, a capital, a digit, a hyphen."
     kinds = "C" * word[:1].isupper() + "9" * any(c.isdigit() for c in word) + "-" * ("-" in word)
     return f"\0{kinds}/{word[-2:].lower() if word[-2:].isalpha() else ''}"
 
@@ -252,7 +271,7 @@ ANY = "\0"  # no shape: any rare word
 
 # %% ../nbs/710_bracket_f1.ipynb #0040ee70
 def lexicon(words: Counter) -> dict[str, dict[str, float]]:
-    "For each word, and shape of rare words, the log-probability of it under each tag that it may have."
+    "For each word and each shape of rare words, its log-probability under each tag that it may have."
     seen, tags, counts = Counter(), Counter(), Counter(words)
     for (tag, word), n in words.items():
         seen[word] += n
@@ -268,9 +287,11 @@ def lexicon(words: Counter) -> dict[str, dict[str, float]]:
 
 # %% ../nbs/710_bracket_f1.ipynb #281a4209
 class Pcfg:
-    """A probabilistic context-free grammar, counted from clean trees; `parse` finds the likeliest tree of a sentence.
+    """A probabilistic context-free grammar, counted from clean trees; `parse` finds the likeliest tree of a
+    sentence.
 
-    `order` is how many symbols before it a child is predicted from (None: all of them, the treebank's own rules).
+    `order` is how many symbols before it a child is predicted from (None: all of them, the treebank's own
+    rules).
     """
 
     def __init__(self, trees: Iterable[Tree], order: int | None = 1):
@@ -281,12 +302,15 @@ class Pcfg:
         whole = sorted({tag for tag, _ in words} | {p for p in parents if "|" not in p})
         self.names = whole + sorted(set(parents) - set(whole))  # those made by two_by_two last
         self.plain, number = len(whole), {name: i for i, name in enumerate(self.names)}
-        logs = [(number[parent], [number[c] for c in children], math.log(n / parents[parent])) for (parent, children), n in rules.items()]
+        logs = [(number[parent], [number[c] for c in children], math.log(n / parents[parent]))
+                for (parent, children), n in rules.items()]
         pairs = sorted((p, *c, log) for p, c, log in logs if len(c) == 2)
-        self.parent, self.left, self.right = (np.array([rule[i] for rule in pairs], dtype=np.int64) for i in range(3))
+        self.parent, self.left, self.right = (np.array([rule[i] for rule in pairs], dtype=np.int64)
+                                              for i in range(3))
         self.log = np.array([rule[3] for rule in pairs])
         self.chains, self.step = best_chains([(p, c[0], log) for p, c, log in logs if len(c) == 1], self.plain)
-        self.words = {word: {number[tag]: log for tag, log in tags.items()} for word, tags in lexicon(words).items()}
+        self.words = {word: {number[tag]: log for tag, log in tags.items()}
+                      for word, tags in lexicon(words).items()}
         self.root = np.full(self.plain, -np.inf)
         for label, n in roots.items():
             self.root[number[label]] = math.log(n / roots.total())
@@ -306,8 +330,11 @@ def best_chains(rules: list[tuple[int, int, float]], n: int) -> tuple[Float[np.n
     return logs, step
 
 # %% ../nbs/710_bracket_f1.ipynb #47907dd4
-def chart(self: Pcfg, words: Sequence[str]) -> tuple[Float[np.ndarray, "n n+1 symbol"], Float[np.ndarray, "n n+1 symbol"]]:
-    "For each stretch and symbol the best log-probability: where the last rule has two children (or is a word), and at all."
+def chart(self: Pcfg, words: Sequence[str]) -> tuple[Float[np.ndarray, "n n+1 symbol"],
+                                                     Float[np.ndarray, "n n+1 symbol"]]:
+    """The best log-probability of each stretch and symbol: ending in a rule with two children (or a word),
+    and overall.
+    """
     n = len(words)
     bare = np.full((n, n + 1, len(self.names)), -np.inf)
     best = bare.copy()
@@ -327,8 +354,9 @@ def chart(self: Pcfg, words: Sequence[str]) -> tuple[Float[np.ndarray, "n n+1 sy
     return bare, best
 
 # %% ../nbs/710_bracket_f1.ipynb #186c3e5f
-def walk(self: Pcfg, words: Sequence[str], bare: np.ndarray, best: np.ndarray, start: int, end: int, symbol: int) -> list[str]:
-    "The walk of the best tree of a stretch under `symbol`, found by looking which rules gave the chart's numbers."
+def walk(self: Pcfg, words: Sequence[str], bare: np.ndarray, best: np.ndarray, start: int, end: int,
+         symbol: int) -> list[str]:
+    "The walk of the best tree of a stretch under `symbol`: look up which rules gave the chart's numbers."
     opened, at = [], symbol
     if symbol < self.plain:
         last = int((self.chains[symbol] + bare[start, end, :self.plain]).argmax())
@@ -339,7 +367,8 @@ def walk(self: Pcfg, words: Sequence[str], bare: np.ndarray, best: np.ndarray, s
     if end - start == 1:
         return [*names, words[start], *[")"] * len(names)]
     mine = np.flatnonzero(self.parent == at)
-    cut = best[start, start + 1:end][:, self.left[mine]] + best[start + 1:end, end][:, self.right[mine]] + self.log[mine]
+    first, second = best[start, start + 1:end], best[start + 1:end, end]
+    cut = first[:, self.left[mine]] + second[:, self.right[mine]] + self.log[mine]
     split, rule = np.unravel_index(cut.argmax(), cut.shape)
     middle, rule = start + 1 + int(split), int(mine[rule])
     return [*names, *walk(self, words, bare, best, start, middle, int(self.left[rule])),
@@ -351,7 +380,7 @@ def tags_of(self: Pcfg, word: str) -> dict[int, float]:
 
 
 def parse(self: Pcfg, words: Sequence[str]) -> tuple[Tree | None, float]:
-    "The likeliest tree and its log-probability; None, and -inf, where the grammar has none."
+    "The likeliest tree and its log-probability; None and -inf if the grammar has no tree."
     bare, best = self.chart(words)
     total = self.root + best[0, len(words), :self.plain]
     symbol = int(total.argmax())

@@ -33,7 +33,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..attention import MultiHeadAttention
 
 # %% ../../nbs/400_why_self_attention.ipynb #aeff5d6e
-def in_heads(projections: list[nn.Linear], x: Float[Tensor, "batch n d"], n_heads: int) -> list[Float[Tensor, "batch head n d_k"]]:
+def in_heads(projections: list[nn.Linear], x: Float[Tensor, "batch n d"],
+             n_heads: int) -> list[Float[Tensor, "batch head n d_k"]]:
     "`x` through each of the projections, split into heads."
     return [projection(x).unflatten(-1, (n_heads, -1)).transpose(1, 2) for projection in projections]
 
@@ -41,13 +42,17 @@ def in_heads(projections: list[nn.Linear], x: Float[Tensor, "batch n d"], n_head
 class SelfAttention(MultiHeadAttention):
     "Multi-head self-attention by PyTorch's fused kernel; where `mask` is True a query may look."
 
-    def forward(self, x: Float[Tensor, "batch n d"], mask: Bool[Tensor, "query key"] | None = None) -> Float[Tensor, "batch n d"]:
-        heads = F.scaled_dot_product_attention(*in_heads([self.query, self.key, self.value], x, self.n_heads), mask)
+    def forward(self, x: Float[Tensor, "batch n d"],
+                mask: Bool[Tensor, "query key"] | None = None) -> Float[Tensor, "batch n d"]:
+        query, key, value = in_heads([self.query, self.key, self.value], x, self.n_heads)
+        heads = F.scaled_dot_product_attention(query, key, value, mask)
         return self.output(heads.transpose(1, 2).flatten(2))
 
 # %% ../../nbs/400_why_self_attention.ipynb #86c38d75
 def window_mask(n: int, r: int, device: torch.device | None = None) -> Bool[Tensor, "block query slot"]:
-    "True where a query may look: queries in blocks of r + 1, each block with 2r slots, from r // 2 before it to r // 2 behind it."
+    """True where a query may look: queries in blocks of r + 1, each block with 2r slots, from r // 2 before
+    it to r // 2 behind it.
+    """
     query, slot = torch.arange(r + 1, device=device)[:, None], torch.arange(2 * r, device=device)
     place = torch.arange(0, n, r + 1, device=device)[:, None, None] + slot - r // 2  # [block, 1, slot]
     return (slot >= query) & (slot < query + r) & (place >= 0) & (place < n)
@@ -56,7 +61,8 @@ def window_mask(n: int, r: int, device: torch.device | None = None) -> Bool[Tens
 class RestrictedAttention(SelfAttention):
     """Self-attention in which each position sees the `r` positions (an odd number) centred at it.
 
-    It is `SelfAttention` under that mask, without an n x n matrix: blocks of r + 1 queries, each with its window of 2r keys.
+    It is `SelfAttention` under that mask, without an n x n matrix: blocks of r + 1 queries, each with its
+    window of 2r keys.
     """
 
     def __init__(self, d: int, n_heads: int, r: int):
@@ -70,8 +76,11 @@ class RestrictedAttention(SelfAttention):
         short = -n % block  # the last block is filled up
         query, key, value = in_heads([self.query, self.key, self.value], x, self.n_heads)
         query = F.pad(query, (0, 0, 0, short)).unflatten(2, (-1, block))
-        key, value = (F.pad(t, (0, 0, reach, short + reach)).unfold(2, 2 * self.r, block).mT for t in (key, value))  # windows overlap
-        blocks = [t.transpose(1, 2).flatten(0, 1) for t in (query, key, value)]  # [batch * block, head, position, width]
+        # windows overlap
+        key, value = (F.pad(t, (0, 0, reach, short + reach)).unfold(2, 2 * self.r, block).mT
+                      for t in (key, value))
+        # [batch * block, head, position, width]
+        blocks = [t.transpose(1, 2).flatten(0, 1) for t in (query, key, value)]
         mask = window_mask(n, self.r, x.device).repeat(batch, 1, 1)[:, None]
         heads = F.scaled_dot_product_attention(*blocks, mask)
         joined = heads.transpose(1, 2).reshape(batch, n + short, -1)
@@ -86,7 +95,8 @@ class Recurrent(nn.Module):
         super().__init__()
         self.input, self.state = nn.Linear(d, self.gates * d), nn.Linear(d, self.gates * d, bias=False)
 
-    def step(self, u: Float[Tensor, "*batch gates_d"], h: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def step(self, u: Float[Tensor, "*batch gates_d"],
+             h: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         "The state that follows `h` where W x + b is `u`."
         return torch.tanh(u + self.state(h))
 
@@ -97,7 +107,9 @@ class Recurrent(nn.Module):
         return torch.stack(states[1:], 1)
 
     def after(self, x: Float[Tensor, "batch n d"], rounds: int) -> Float[Tensor, "batch n d"]:
-        "The states where all positions step at the same time, from zeros, each from its neighbour's state of the round before."
+        """The states where all positions step at the same time, from zeros, each from its neighbour's state
+        of the round before.
+        """
         u, states = self.input(x), torch.zeros_like(x)
         for _ in range(rounds):
             states = self.step(u, F.pad(states, (0, 0, 1, -1)))
@@ -105,10 +117,13 @@ class Recurrent(nn.Module):
 
 # %% ../../nbs/400_why_self_attention.ipynb #aed1ae22
 class GRU(Recurrent):
-    "The gated recurrent unit: a gate says what of the old state counts for the new one, another how much of it is kept."
+    """The gated recurrent unit: a gate says what of the old state counts for the new one, another how much
+    of it is kept.
+    """
     gates = 3
 
-    def step(self, u: Float[Tensor, "*batch gates_d"], h: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def step(self, u: Float[Tensor, "*batch gates_d"],
+             h: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         (u_reset, u_keep, u_new), (h_reset, h_keep, h_new) = u.chunk(3, -1), self.state(h).chunk(3, -1)
         reset, keep = torch.sigmoid(u_reset + h_reset), torch.sigmoid(u_keep + h_keep)
         return keep * h + (1 - keep) * torch.tanh(u_new + reset * h_new)
@@ -126,9 +141,11 @@ class OneCall(nn.Module):
 
 # %% ../../nbs/400_why_self_attention.ipynb #be4856f6
 class Convolution(nn.Module):
-    """A convolution over positions with a kernel of width `k`: centred (`k` is odd), or causal. Zeros stand beyond the ends.
+    """A convolution over positions with a kernel of width `k`: centred (`k` is odd), or causal. Zeros stand
+    beyond the ends.
 
-    `dilation` is the distance between the positions that a kernel sees. With `groups` = d each component is convolved by itself.
+    `dilation` is the distance between the positions that a kernel sees. With `groups` = d each component is
+    convolved by itself.
     """
 
     def __init__(self, d: int, k: int, dilation: int = 1, groups: int = 1, causal: bool = False):
@@ -136,7 +153,8 @@ class Convolution(nn.Module):
         if k < 1 or k % 2 == 0 and not causal:
             raise ValueError(f"k = {k}: a kernel that is centred at a position has an odd width")
         self.before = (k - 1) * dilation if causal else 0
-        self.convolve = nn.Conv1d(d, d, k, padding=0 if causal else "same", dilation=dilation, groups=groups, bias=False)
+        self.convolve = nn.Conv1d(d, d, k, padding=0 if causal else "same", dilation=dilation,
+                                  groups=groups, bias=False)
 
     def forward(self, x: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
         return self.convolve(F.pad(x.transpose(1, 2), (self.before, 0))).transpose(1, 2)
@@ -176,13 +194,17 @@ ROWS = {"self-attention": "Self-Attention", "recurrent": "Recurrent", "GRU": "Re
 
 # %% ../../nbs/400_why_self_attention.ipynb #9003bba6
 def attention_flops(query, key, value, *args, out_shape=None, **kwargs) -> int:
-    "Operations of fused attention, from the shapes of queries, keys and values: two products for each pair of query and key."
+    """Operations of fused attention, from the shapes of queries, keys and values: two products for each
+    pair of query and key.
+    """
     *batch, n_queries, d_k = query
     return 2 * n_queries * key[-2] * (d_k + value[-1]) * int(torch.Size(batch).numel())
 
 
 def lstm_flops(x, w_input, w_state, *args, out_shape=None, **kwargs) -> int:
-    "Operations of oneDNN's LSTM, from the shapes of [n, batch, d] and of its two matrices: each meets every vector once."
+    """Operations of oneDNN's LSTM, from the shapes of [n, batch, d] and of its two matrices: each meets
+    every vector once.
+    """
     return 2 * x[0] * x[1] * (w_input[0] * w_input[1] + w_state[0] * w_state[1])
 
 
@@ -190,21 +212,28 @@ UNKNOWN = {"_scaled_dot_product_flash_attention_for_cpu": attention_flops, "mkld
 
 # %% ../../nbs/400_why_self_attention.ipynb #67d9be3e
 def count(layer: nn.Module, x: Float[Tensor, "batch n d"]) -> dict[str, int]:
-    "The multiply-adds of one forward pass, by kind: `weights` (products with matrices), `attention`, `convolution`."
-    formulas = {getattr(torch.ops.aten, name): f for name, f in UNKNOWN.items() if hasattr(torch.ops.aten, name)}
+    """The multiply-adds of one forward pass, by kind: `weights` (products with matrices), `attention`,
+    `convolution`.
+    """
+    formulas = {getattr(torch.ops.aten, name): f for name, f in UNKNOWN.items()
+                if hasattr(torch.ops.aten, name)}
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=formulas) as counter:
         layer(x)
     kinds: dict[str, int] = {}
     for operation, flops in counter.get_flop_counts()["Global"].items():
         name = str(operation)
-        kind = "attention" if "dot_product" in name or "bmm" in name else "convolution" if "conv" in name else "weights"
+        kind = ("attention" if "dot_product" in name or "bmm" in name
+                else "convolution" if "conv" in name else "weights")
         kinds[kind] = kinds.get(kind, 0) + flops // 2
     return kinds
 
 # %% ../../nbs/400_why_self_attention.ipynb #5e2ecb04
 def fit(sizes: list[Sizes], values: list[float], letters: str = "ndkr") -> dict[str, float]:
-    "The `constant` c and the exponents in c n^a d^b k^e r^f that fit the values best, and the largest relative `error` left."
-    logs = torch.tensor([[1.0] + [log(getattr(s, letter)) for letter in letters] for s in sizes], dtype=torch.float64)
+    """The `constant` c and the exponents in c n^a d^b k^e r^f that fit the values best, and the largest
+    relative `error` left.
+    """
+    logs = torch.tensor([[1.0] + [log(getattr(s, letter)) for letter in letters] for s in sizes],
+                        dtype=torch.float64)
     target = torch.tensor([log(v) for v in values], dtype=torch.float64)
     found = torch.linalg.lstsq(logs, target[:, None]).solution[:, 0]
     error = ((logs @ found - target).exp() - 1).abs().max().item()
@@ -214,7 +243,8 @@ def fit(sizes: list[Sizes], values: list[float], letters: str = "ndkr") -> dict[
 def n_products(node: torch.autograd.graph.Node) -> int:
     "How many products of matrices the operation behind a node of the graph makes one after the other."
     name = node.name()
-    return 2 if "DotProduct" in name else int(any(word in name for word in ("MmBackward", "mmBackward", "Convolution", "Linear")))
+    one = ("MmBackward", "mmBackward", "Convolution", "Linear")
+    return 2 if "DotProduct" in name else int(any(word in name for word in one))
 
 
 def longest_chain(output: Tensor) -> int:
@@ -232,7 +262,9 @@ def longest_chain(output: Tensor) -> int:
 
 # %% ../../nbs/400_why_self_attention.ipynb #7e3b3ac0
 def dependency(function: Callable[[Tensor], Tensor], n: int, d: int) -> Bool[Tensor, "output input"]:
-    "True where output i of `function`, from [batch, n, d] to the same, depends on input j: its derivative is not zero."
+    """True where output i of `function`, from [batch, n, d] to the same, depends on input j: its derivative
+    is not zero.
+    """
     x = torch.randn(n, d, dtype=torch.float64).expand(n, n, d).clone().requires_grad_()
     outputs = function(x).diagonal(dim1=0, dim2=1)  # [d, n]: output i of copy i
     of_x, = torch.autograd.grad(outputs, x, torch.randn_like(outputs))
@@ -240,9 +272,11 @@ def dependency(function: Callable[[Tensor], Tensor], n: int, d: int) -> Bool[Ten
 
 # %% ../../nbs/400_why_self_attention.ipynb #f0799955
 def rounds(make: Make, sizes: Sizes) -> Callable[[Tensor, int], Tensor]:
-    """A function of x and s: what the positions hold after s rounds, in each of which they all work side by side.
+    """A function of x and s: what the positions hold after s rounds, in each of which they all work side by
+    side.
 
-    That is a stack of s layers, or s steps of a recurrent layer. Raises ValueError for PyTorch's LSTM, which hides its steps.
+    That is a stack of s layers, or s steps of a recurrent layer. Raises ValueError for PyTorch's LSTM, which
+    hides its steps.
     """
     first = make(sizes, 0).double()
     if isinstance(first, OneCall):
@@ -271,7 +305,9 @@ def path_lengths(make: Make, sizes: Sizes) -> Int[Tensor, "output input"]:
 
 # %% ../../nbs/400_why_self_attention.ipynb #e1dfbb54
 def longest_path(make: Make, sizes: Sizes) -> int:
-    "The rounds until the last output depends on the first input, by doubling and bisection. ValueError where it never does."
+    """The rounds until the last output depends on the first input, by doubling and bisection. ValueError
+    where it never does.
+    """
     after, x = rounds(make, sizes), torch.randn(1, sizes.n, sizes.d, dtype=torch.float64, requires_grad=True)
 
     def arrived(s: int) -> bool:
@@ -282,14 +318,16 @@ def longest_path(make: Make, sizes: Sizes) -> int:
     s = 1
     while not arrived(s):
         if s >= sizes.n:
-            raise ValueError(f"no path: with k = {sizes.k} and r = {sizes.r} nothing gets from the first position to the last")
+            raise ValueError(f"no path: with k = {sizes.k} and r = {sizes.r} nothing gets from the first "
+                             "position to the last")
         s *= 2
     tried = range(s // 2 + 1, s + 1)
     return tried[bisect_left(tried, True, key=arrived)]
 
 # %% ../../nbs/400_why_self_attention.ipynb #757ae591
 class PeakBytes(TorchDispatchMode):
-    """The most bytes that tensors made within the block hold at one time (`peak`), and the elements of the `largest` of them.
+    """The most bytes that tensors made within the block hold at one time (`peak`), and the elements of the
+    `largest` of them.
 
     What a kernel uses for itself while it runs is not seen.
     """
@@ -316,12 +354,16 @@ class PeakBytes(TorchDispatchMode):
 
 # %% ../../nbs/400_why_self_attention.ipynb #31699bf5
 FORMED = "self-attention, weights formed"
-TIMED = {FORMED: LAYERS["self-attention"], "recurrent": lambda s: OneCall(nn.RNN, s.d), "GRU": lambda s: OneCall(nn.GRU, s.d)}
-MEASURED = ("self-attention", FORMED, "restricted attention", "recurrent", "GRU", "LSTM", "convolution", "separable convolution")
+TIMED = {FORMED: LAYERS["self-attention"], "recurrent": lambda s: OneCall(nn.RNN, s.d),
+         "GRU": lambda s: OneCall(nn.GRU, s.d)}
+MEASURED = ("self-attention", FORMED, "restricted attention", "recurrent", "GRU", "LSTM", "convolution",
+            "separable convolution")
 
 
 def training_pass(name: str, sizes: Sizes, batch: int, device: str) -> Callable[[], None]:
-    "A function that makes one forward and one backward pass of a layer, and leaves nothing behind; recurrent layers are PyTorch's own."
+    """A function that makes one forward and one backward pass of a layer, and leaves nothing behind;
+    recurrent layers are PyTorch's own.
+    """
     torch.manual_seed(0)
     layer = TIMED.get(name, LAYERS.get(name))(sizes).to(device)
     x = torch.randn(batch, sizes.n, sizes.d, device=device, requires_grad=True)
@@ -339,7 +381,9 @@ def training_pass(name: str, sizes: Sizes, batch: int, device: str) -> Callable[
 
 # %% ../../nbs/400_why_self_attention.ipynb #cac36190
 def peak_bytes(one_pass: Callable[[], None], device: str) -> int:
-    "The most bytes that a pass needs beyond its input and weights: counted on a processor, the allocator's number on a GPU."
+    """The most bytes that a pass needs beyond its input and weights: counted on a processor, the
+    allocator's number on a GPU.
+    """
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -371,14 +415,17 @@ def largest_batch(name: str, sizes: Sizes, limit: int, device: str = "cpu") -> i
 
 # %% ../../nbs/400_why_self_attention.ipynb #dfdfea20
 def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, dict]:
-    "For each layer: seconds of a training pass (median and by round), peak bytes, operations (three times a forward pass's)."
+    """For each layer: seconds of a training pass (median and by round), peak bytes, operations (three times
+    a forward pass's).
+    """
     passes = {name: training_pass(name, sizes, batch, device) for name in MEASURED}
     seconds: dict[str, list[float]] = {name: [] for name in MEASURED}
     peaks, times = {}, {}
     for name, one_pass in passes.items():
         one_pass()
         peaks[name] = peak_bytes(one_pass, device)
-        times[name] = max(1, int(0.02 / seconds_of(one_pass, 1)))  # passes too short for the clock are made several times
+        # passes too short for the clock are made several times
+        times[name] = max(1, int(0.02 / seconds_of(one_pass, 1)))
     for _ in range(n_rounds):
         for name, one_pass in passes.items():
             seconds[name].append(seconds_of(one_pass, times[name]))
@@ -387,32 +434,40 @@ def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, d
         with torch.device("meta"):
             layer = LAYERS["self-attention" if name == FORMED else name](sizes)
             flops = 3 * 2 * batch * sum(count(layer, torch.empty(1, sizes.n, sizes.d)).values())
-        found[name] = {"d": sizes.d, "n": sizes.n, "seconds": median(seconds[name]), "seconds_by_round": seconds[name],
+        found[name] = {"d": sizes.d, "n": sizes.n, "seconds": median(seconds[name]),
+                       "seconds_by_round": seconds[name],
                        "peak_bytes": peaks[name], "flops": flops}
     return found
 
 # %% ../../nbs/400_why_self_attention.ipynb #c4042fc5
-def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: dict, seconds: dict[str, float]) -> None:
+def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: dict,
+                 seconds: dict[str, float]) -> None:
     "Write a record for each layer to the folder `out`."
     from annotated_transformer.records import make_record, write_record
 
     for name, found in passes.items():
         record = "_".join(["complexity", *re.findall(r"\w+", name.lower()), device])
         write_record(out / f"{record}.json", make_record(
-            record, "complexity", row=ROWS.get("self-attention" if name == FORMED else name), data={"name": "random"},
-            config={"layer": name, **config, "device": device}, seed=0, seconds=seconds[name], metrics={"passes": found}))
+            record, "complexity", row=ROWS.get("self-attention" if name == FORMED else name),
+            data={"name": "random"},
+            config={"layer": name, **config, "device": device}, seed=0, seconds=seconds[name],
+            metrics={"passes": found}))
 
 # %% ../../nbs/400_why_self_attention.ipynb #4cb255d0
 def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) -> None:
-    "Measure all layers at these widths for n = 16, 32, ... to four times the width; the records grow as it goes."
+    """Measure all layers at these widths for n = 16, 32, ... to four times the width; the records grow as
+    it goes.
+    """
     from annotated_transformer.fast import keep_memory
     from tqdm import tqdm
 
     keep_memory()
-    config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS, "widths": widths, "rounds": n_rounds,
+    config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS,
+              "widths": widths, "rounds": n_rounds,
               "recurrent": "PyTorch's own"}
     passes, seconds = {name: [] for name in MEASURED}, dict.fromkeys(MEASURED, 0.0)
-    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())], desc="measuring", disable=None):
+    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())],
+                     desc="measuring", disable=None):
         for name, found in measure(Sizes(n, d), batch, device, n_rounds).items():
             passes[name].append(found)
             seconds[name] += sum(found["seconds_by_round"])
@@ -420,20 +475,25 @@ def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) ->
 
 # %% ../../nbs/400_why_self_attention.ipynb #4cb255d1
 def save_batches(out: Path, d: int, lengths: tuple[int, int] = (16, 256), sequences: int = 64) -> None:
-    "Write how many sequences, short and long, fit where so many short ones just do: a record for recurrence and one for attention."
+    """Write how many sequences, short and long, fit where so many short ones just do: a record for
+    recurrence and one for attention.
+    """
     from annotated_transformer.records import make_record, write_record
 
     for name in ("recurrent", "self-attention"):
         begun, (short, long) = time.perf_counter(), (Sizes(n, d) for n in lengths)
         limit = peak_bytes(training_pass(name, short, sequences, "cpu"), "cpu")
-        metrics = {"bytes": limit, "largest_batch/short": sequences, "largest_batch/long": largest_batch(name, long, limit)}
+        metrics = {"bytes": limit, "largest_batch/short": sequences,
+                   "largest_batch/long": largest_batch(name, long, limit)}
         record = f"complexity_batch_{name.replace('-', '_')}"
         config = {"batches_of": name, "d": d, "short": short.n, "long": long.n, "device": "cpu"}
         write_record(out / f"{record}.json", make_record(
-            record, "complexity", row=ROWS[name], data={"name": "random"}, config=config, seed=0, seconds=time.perf_counter() - begun, metrics=metrics))
+            record, "complexity", row=ROWS[name], data={"name": "random"}, config=config, seed=0,
+            seconds=time.perf_counter() - begun, metrics=metrics))
 
 # %% ../../nbs/400_why_self_attention.ipynb #be7b2152
-def complexity(out: Path = Path("nbs/results"), device: str = "", widths: tuple[int, ...] = (128, 256, 512), batch: int = 8,
+def complexity(out: Path = Path("nbs/results"), device: str = "",
+               widths: tuple[int, ...] = (128, 256, 512), batch: int = 8,
                rounds: int = 5) -> None:
     """Measure time and memory of the layers of Table 1 against the length, on an idle machine.
 

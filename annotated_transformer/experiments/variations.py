@@ -50,16 +50,17 @@ class Scale(NamedTuple):
     "How large the rows are, and how they are trained; `training` is base's."
 
     corpus: str
-    "as `prepare --corpus` names it"
+    "its name for `prepare --corpus`"
     divide: int
     training: TrainingConfig
 
 
 SCALES = {
     "full": Scale("wmt14", 1, replace(PAPER, keep=1)),
-    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, rate=0.4, batch_tokens=2000, save_every=400, keep=1)),
-    "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, rate=0.5, batch_tokens=200, save_every=2, report_every=1,
-                                        keep=1)),
+    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, rate=0.4, batch_tokens=2000,
+                                          save_every=400, keep=1)),
+    "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, rate=0.5, batch_tokens=200,
+                                        save_every=2, report_every=1, keep=1)),
 }
 
 # %% ../../nbs/500_variations.ipynb #5d5c3bce
@@ -74,5 +75,5 @@ def scaled(row: str, scale: str, vocab_size: int, seed: int = 0) -> Row:
 
 # %% ../../nbs/500_variations.ipynb #20dc96fe
 def work(row: Row) -> float:
-    "About what a run costs, in operations: three products a weight and token, forward and backward."
+    "Roughly what a run costs, in operations: three products per weight and token, forward and backward."
     return 6.0 * row.training.steps * row.training.batch_tokens * count_parameters(row.model)
