@@ -325,7 +325,7 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
     for split, side in itertools.product(corpus.splits, ("src", "tgt")):
         if side not in facts["tokens"][split]:
             lines = text_lines(corpus, split, side)
-            facts["tokens"][split][side] = encode_lines(corpus.path(split, side), lines, vocabulary)
+            facts["tokens"][split][side] = encode_lines(corpus.path(split, side), lines, vocabulary.source if side == "src" else vocabulary)
             note()
     partial.replace(corpus.folder / "encoded.json")
     for left in corpus.folder.glob("*.tmp"):  # by a process that was killed

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .architectures import most_positions
-from .fast import fast
+from .fast import fast, sum_dtype
 from .model import END, PAD, START, Transformer
 
 # %% ../nbs/300_decoding.ipynb #9b4872eb
@@ -214,12 +214,12 @@ def write(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable
     limits = longest_outputs(model, src, extra).to(device)
     forced = forced_symbols(prefix, limits)
     symbols = torch.full((len(src), int(limits.max())), PAD, device=device)
-    logs = torch.zeros(symbols.shape, dtype=torch.float64, device=device)
+    logs = torch.zeros(symbols.shape, dtype=sum_dtype(device), device=device)
     sentence, newest = torch.arange(len(src), device=device), torch.full((len(src),), START, device=device)
     for step in range(symbols.size(1)):
         possible = choices(state.step(newest[:, None]), forced[sentence, step] if step < forced.size(1) else None)[:, 0]
         newest = choose(possible)
-        symbols[sentence, step], logs[sentence, step] = newest, possible.gather(1, newest[:, None])[:, 0].double()
+        symbols[sentence, step], logs[sentence, step] = newest, possible.gather(1, newest[:, None])[:, 0].to(logs.dtype)
         rows = ((newest != END) & (step + 1 < limits[sentence])).nonzero()[:, 0]
         if not len(rows):
             break
@@ -305,13 +305,14 @@ class Beams:
     "The beams of the sentences that are still searched: a row a sentence, a column a place."
 
     def __init__(self, limits: Int[Tensor, " sentence"], beam_size: int, n_best: int, alpha: float):
-        n, device = len(limits), limits.device
-        self.sentence, self.limits, self.alpha, self.length = torch.arange(n, device=device), limits, alpha, 0
-        self.kindest = length_penalty(limits.double(), alpha)
-        self.symbol = torch.full((n, 1), START, device=device)
-        self.total = torch.zeros(n, 1, dtype=torch.float64, device=device)  # log-probability of a beginning
-        self.best = torch.full((n, n_best), -torch.inf, dtype=torch.float64, device=device)  # finished scores
-        self.free = torch.full((n, 1), beam_size, device=device)  # each finished hypothesis keeps a place
+        n, on = len(limits), {"device": limits.device}
+        exact = on | {"dtype": sum_dtype(limits.device)}
+        self.sentence, self.limits, self.alpha, self.length = torch.arange(n, **on), limits, alpha, 0
+        self.kindest = length_penalty(limits.to(exact["dtype"]), alpha)
+        self.symbol = torch.full((n, 1), START, **on)
+        self.total = torch.zeros(n, 1, **exact)  # log-probability of a beginning
+        self.best = torch.full((n, n_best), -torch.inf, **exact)  # finished scores
+        self.free = torch.full((n, 1), beam_size, **on)  # each finished hypothesis keeps a place
 
     def advance(self, logs: Float[Tensor, "sentence place vocab_size"], beam_size: int) -> tuple[Tensor, Tensor, Tensor]:
         "One step. Returns for each new place [sentence, beam] where it came from, its log-probability, and whether it has ended."

@@ -28,6 +28,8 @@ class TransformerConfig:
 
     vocab_size: int = 37000
     "symbols in the shared vocabulary"
+    src_vocab_size: int = 0
+    "symbols in a vocabulary of the source's own (0: it shares the other, as in the paper)"
     n_layers: int = 6
     "N: layers in the encoder, and in the decoder"
     d_model: int = 512
@@ -96,8 +98,9 @@ def check_config(c: TransformerConfig) -> None:
     for name in ("dropout", "attention_dropout"):
         if not 0 <= getattr(c, name) < 1:
             raise ValueError(f"{name} is {getattr(c, name)}: give a number from 0 to below 1")
-    if c.parameter_heads < 0:
-        raise ValueError(f"parameter_heads is {c.parameter_heads}: give 1 or more, or 0 for a feed-forward network")
+    for name, otherwise in (("parameter_heads", "a feed-forward network"), ("src_vocab_size", "the shared vocabulary")):
+        if getattr(c, name) < 0:
+            raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more, or 0 for {otherwise}")
     if c.positions not in ("sinusoidal", "learned"):
         raise ValueError(f"positions is {c.positions!r}: give 'sinusoidal' or 'learned'")
 
@@ -113,6 +116,7 @@ class Transformer(nn.Module):
         c = self.config = config
         check_config(c)
         self.embedding = SharedEmbedding(c.vocab_size, c.d_model, PAD)
+        self.src_embedding = SharedEmbedding(c.src_vocab_size, c.d_model, PAD) if c.src_vocab_size else None
         self.positions = LearnedPositions(c.d_model, c.max_length) if c.positions == "learned" else SinusoidalPositions()
         self.dropout = nn.Dropout(c.dropout)
         self.encoder = nn.ModuleList(
@@ -122,13 +126,13 @@ class Transformer(nn.Module):
         self.encoder_norm, self.decoder_norm = final_norm(c), final_norm(c)
         initialise(self, c.n_layers)
 
-    def embed(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
-        "Embedding + position, then dropout (section 5.4)."
-        return self.dropout(self.positions(self.embedding(ids)))
+    def embed(self, ids: Int[Tensor, "batch length"], own: SharedEmbedding | None = None) -> Float[Tensor, "batch length d_model"]:
+        "Embedding (the shared one, or the source's `own`) + position, then dropout (section 5.4)."
+        return self.dropout(self.positions((own or self.embedding)(ids)))
 
     def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
         "The encoder's output and the mask of its padding: the memory that `decode` attends to."
-        x, mask = self.embed(src), padding_mask(src, PAD)
+        x, mask = self.embed(src, self.src_embedding), padding_mask(src, PAD)
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x), mask
@@ -161,4 +165,4 @@ def count_parameters(config: TransformerConfig) -> int:
     decoder = 2 * attention + feed_forward + 3 * norm
     positions = c.max_length * c.d_model if c.positions == "learned" else 0
     final_norms = 2 * norm if c.pre_norm else 0
-    return c.vocab_size * c.d_model + positions + c.n_layers * (encoder + decoder) + final_norms
+    return (c.vocab_size + c.src_vocab_size) * c.d_model + positions + c.n_layers * (encoder + decoder) + final_norms

@@ -56,8 +56,8 @@ def training_device() -> torch.device:
 
 def native_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
     "bfloat16 where `device` has instructions for it, else float32."
-    if device.type == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    if device.type != "cpu":
+        return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return "bfloat16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "float32"
 

@@ -61,7 +61,7 @@ def quality_sums(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int
         for part, symbols in zip(hidden.split(rows), target.split(rows)):
             logits = model.embedding.logits(part)
             logits = logits.float() if logits.dtype.itemsize < 4 else logits
-            nats += F.cross_entropy(logits, symbols, reduction="sum").double().item()
+            nats += F.cross_entropy(logits, symbols, reduction="sum").item()
             right += int((logits.argmax(-1) == symbols).sum())
         tokens += len(target)
     model.train(training)

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 # %% ../nbs/271_training.ipynb #4eda6e7e
 from .architectures import build as build_model
-from .averaging import choose_average
+from .averaging import choose_average, weight_dtype
 from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus
 from .fast import fast, linear_cross_entropy, target_hidden
@@ -36,7 +36,7 @@ from .processes import Clock, Done, NotFinite, Progress, Report, bar_text, progr
 from .processes import agreed, native_precision, process_group, processes, rank, stop_signals, summed, training_device
 from .regularization import Quality, quality, quality_sums
 from .runs import Run
-from .vocabulary import load_vocabulary
+from .vocabulary import load_vocabulary, vocabulary_sizes
 from .watching import Events, best_step, fruitless
 
 # %% ../nbs/271_training.ipynb #65cd8633
@@ -225,7 +225,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
 def build(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
     "The objective of a model drawn from the seed, ready for one process or many."
     torch.manual_seed(config.seed)
-    model = fast(run.model().to(training_device(), torch.float64 if config.precision == "float64" else torch.float32).train())
+    model = fast(run.model().to(training_device(), weight_dtype(run)).train())
     if compile and not hasattr(model, "compile_layers"):
         raise InputError(f"--compile: {type(model).__name__} has no layers that can be compiled: leave it out")
     if compile:
@@ -356,10 +356,9 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
     if not (corpus.folder / "encoded.json").exists():
         raise InputError(f"{data}: not encoded yet: run `annotated-transformer prepare` to its end")
     vocabulary = load_vocabulary(corpus.folder)
-    if len(vocabulary) != model.vocab_size:
-        raise InputError(
-            f"vocab_size {model.vocab_size}: the vocabulary in {data} has {len(vocabulary)} symbols"
-        )
+    for name, size in ({"src_vocab_size": 0} | vocabulary_sizes(vocabulary)).items():
+        if getattr(model, name, 0) != size:
+            raise InputError(f"{name} {getattr(model, name, 0)}: the vocabulary in {data} has {size} symbols")
     check_training(training, model.vocab_size)
     try:
         with torch.device("meta"):

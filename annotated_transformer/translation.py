@@ -141,9 +141,10 @@ class Translator:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        "The ids of each line, the end symbol last."
-        return [ids + [END] for ids in self.vocabulary.encode_batch(lines)]
+    def encode(self, lines: Sequence[str], side: Literal["src", "tgt"] = "src") -> list[list[int]]:
+        "The ids of each line of a side, the end symbol last."
+        vocabulary = self.vocabulary.source if side == "src" else self.vocabulary
+        return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
     def search(self, lines: Sequence[str], beam_size: int = 4, alpha: float = 0.6, n_best: int = 1, batch_tokens: int = 2000, progress=False,
                first_line: int = 1, prefix: str | Sequence[Beginning] | None = None, extra: int = 50,
@@ -206,7 +207,7 @@ class Translator:
         if isinstance(src, str):
             return self.attention([src], None if tgt is None else [tgt])[0]
         sources = cut(self.encode(src), self.max_tokens)
-        targets = [h[0].ids + [END] for h in self.search(src)] if tgt is None else cut(self.encode(tgt), self.max_tokens)
+        targets = [h[0].ids + [END] for h in self.search(src)] if tgt is None else cut(self.encode(tgt, "tgt"), self.max_tokens)
         if len(sources) != len(targets):
             raise InputError(f"{len(sources):,} sources and {len(targets):,} targets: give as many of one as of the other")
         inputs, recorded = [[START, *ids[:-1]] for ids in targets], [None] * len(sources)
@@ -219,7 +220,7 @@ class Translator:
 
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000, progress: bool = False) -> Quality:
         "Perplexity per word piece and token accuracy on the references `tgt`."
-        sources, targets = self.encode(src), self.encode(tgt)
+        sources, targets = self.encode(src), self.encode(tgt, "tgt")
         order, begun = batches(sources, targets, batch_tokens), [[START, *ids] for ids in targets]
         with progress_bar(progress, len(order), "batches", "measuring") as bar:
             def pairs() -> Iterator[Batch]:
@@ -243,7 +244,7 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
         return [weights[name][0][row : row + 1, :, :queries, :keys] for name in names]
 
     pieces = translator.vocabulary.pieces
-    return Attention(pieces(src), pieces([START, *tgt[:-1]]), pieces(tgt), stack("encoder", "self", len(src), len(src)),
+    return Attention(translator.vocabulary.source.pieces(src), pieces([START, *tgt[:-1]]), pieces(tgt), stack("encoder", "self", len(src), len(src)),
                      stack("decoder", "self", len(tgt), len(tgt)), stack("decoder", "cross", len(tgt), len(src)))
 
 # %% ../nbs/320_translation.ipynb #3807ffca
@@ -342,12 +343,12 @@ SENTENCE = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("correct", "total
 @torch.inference_mode()
 def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> Iterator[tuple]:
     "Batch by batch: the sentences' numbers, -log p of each reference symbol, whether it was put first, whether it is a symbol."
-    sources, targets = translator.encode(src), [[START, *ids] for ids in translator.encode(tgt)]
+    sources, targets = translator.encode(src), [[START, *ids] for ids in translator.encode(tgt, "tgt")]
     for rows in batch_indices(np.array([*map(len, sources)]), np.array([len(ids) - 1 for ids in targets]), 4000):
         inputs, outputs = (pad([np.array(side[i]) for i in rows]).to(translator.device) for side in (sources, targets))
         logits, target = translator.model(inputs, outputs[:, :-1]).float(), outputs[:, 1:]
         loss = F.cross_entropy(logits.mT, target, ignore_index=PAD, reduction="none")
-        yield rows, loss.double().cpu(), ((logits.argmax(-1) == target) & (target != PAD)).cpu(), (target != PAD).cpu()
+        yield rows, loss.cpu().double(), ((logits.argmax(-1) == target) & (target != PAD)).cpu(), (target != PAD).cpu()
 
 # %% ../nbs/320_translation.ipynb #80140c87
 def write_sentences(path: Path, translator: Translator, src: Sequence[str], references: Sequence[str], translations: Sequence[str]) -> None:

@@ -566,6 +566,8 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en"], ["--train", "multi30k"]),
     (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "ptb-sample"]),
     (["prepare", "NEW", "--corpus", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
+    (["prepare", "NEW", "--corpus", "grammar-trees", "--source", "DATA"], ["--source", "grammar-trees"]),
+    (["prepare", "NEW", "--corpus", "ptb-sample", "--separate-vocabularies"], ["--separate-vocabularies", "ptb-sample"]),
     (["prepare", "NEW", "--train", "a", "b", "--dev", "a", "b", "--test", "a", "b", "--holdout", "10"], ["--holdout 10"]),
     (["evaluate", "--translations", "a", "--references", "b", "--beam-size", "8"], ["--beam-size"]),
     (["evaluate", "RUN", "--references", "DATA/test.de", "--split", "dev"], ["--src"]),

@@ -172,6 +172,57 @@ def test_what_cannot_be_exported(tmp_path, vocabulary, monkeypatch):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "letter.txt"]
 
 
+def with_two_vocabularies(vocabulary):
+    "A random model whose source has a vocabulary of its own."
+    both = type(vocabulary)(vocabulary.content, type(vocabulary).learn([e.src for e in EXAMPLES], 90))
+    return Translator(with_every_bias(replace(SMALL, vocab_size=len(vocabulary), src_vocab_size=90)), both)
+
+
+def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
+    translator = with_two_vocabularies(vocabulary)
+    lines = [e.src for e in EXAMPLES[:20]]
+    engine = engine_of(export_run(translator, tmp_path / "out"))
+    cut = [translator.vocabulary.source.pieces(translator.vocabulary.source.encode(line)) for line in lines]
+    found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0] for symbols in cut]
+    ours = [found[0].ids for found in translator.search(lines, 1)]
+    assert sum(symbols_of(vocabulary).index(symbol) == i for result, ids in zip(found, ours) for symbol, i in zip(result.hypotheses[0], ids)) \
+        >= 0.99 * sum(map(len, ours))
+
+
+@pytest.mark.parametrize("export", [export_run, export_onnx])
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_the_page_says_how_with_both_vocabularies(kind, export, tmp_path):
+    translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES], 120))
+    folder = export(translator, tmp_path / "out")
+    program = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    line = EXAMPLES[0].src
+    changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
+    changed = changed.replace("beam_size=4", "beam_size=1").replace("print(", "print(ascii(").rstrip() + ")\n"
+    done = subprocess.run([sys.executable, "-c", changed], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made, = ast.literal_eval(done.stdout)
+    assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
+
+
+def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
+    from transformers import MarianMTModel, MarianTokenizer
+    translator = with_two_vocabularies(vocabulary)
+    folder, lines = export_hugging_face(translator, tmp_path / "out"), [e.src for e in EXAMPLES[:10]]
+    theirs, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    inputs = tokenizer(lines, return_tensors="pt", padding=True)
+    assert [row[: row.index(END) + 1] for row in inputs.input_ids.tolist()] == translator.encode(lines)
+    tgt = torch.randint(4, len(vocabulary), (10, 7))
+    with torch.no_grad():
+        logits = theirs(**inputs, decoder_input_ids=tgt).logits
+        torch.testing.assert_close(logits.log_softmax(-1), translator.model(inputs.input_ids, tgt).log_softmax(-1), atol=1e-3, rtol=0)
+    ids = translator.encode([EXAMPLES[0].tgt], "tgt")[0]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == translator.vocabulary.decode(ids)
+    pieces = with_two_vocabularies(WordPieceVocabulary.learn([e.tgt for e in EXAMPLES], 120))
+    with pytest.raises(InputError, match="two vocabularies of word pieces"):
+        export_hugging_face(pieces, tmp_path / "pieces")
+    assert not (tmp_path / "pieces").exists()
+
+
 # --- Hugging Face ----------------------------------------------------------------------------------------------------------------------
 
 def with_every_bias(config, seed=1):

@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
+from annotated_transformer import embedding
 from annotated_transformer.attention import recording
 from annotated_transformer.batching import Batch
-from annotated_transformer.decoding import Beams, choices
+from annotated_transformer.decoding import Beams, beam_search, choices, sample
 from annotated_transformer.fast import Packed, fast, linear_cross_entropy
 from annotated_transformer.model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
+from annotated_transformer.optimizer import adam
 from annotated_transformer.presets import TrainingConfig
+from annotated_transformer.regularization import measure
 from annotated_transformer.training import Objective, update
 
 VOCABULARY = 13
@@ -144,7 +149,8 @@ def test_recording_changes_no_bit_and_keeps_the_softmax(config, src, tgt):
         close(weights[0].sum(-1), torch.ones_like(weights[0][..., 0]))
 
 
-CONFIGS = [{}, {"pre_norm": True}, {"positions": "learned", "max_length": 32}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}]
+CONFIGS = [{}, {"pre_norm": True}, {"positions": "learned", "max_length": 32}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
+           {"src_vocab_size": 50}]
 SMALL = replace(BASE, vocab_size=40, d_model=16, d_ff=32, n_heads=4, d_k=4, d_v=4, n_layers=2)
 
 
@@ -235,6 +241,60 @@ def test_a_tensor_left_on_the_host_is_caught():
     with fake_gpu(SMALL) as model, pytest.raises(RuntimeError, match="device"):
         model.positions.register_forward_hook(lambda module, given, output: output + torch.zeros(output.shape))  # made on the host
         model(fake_ids(3, 7), fake_ids(3, 5))
+
+
+def test_two_vocabularies_are_two_halves_of_one():
+    "A model with separate vocabularies is the one whose shared vocabulary has the target's symbols first and the source's behind them."
+    separate = model_of(replace(SMALL, src_vocab_size=25))
+    joint = model_of(replace(SMALL, vocab_size=65))
+    weights = {name: tensor for name, tensor in separate.state_dict().items() if "embedding" not in name}
+    table = torch.cat((separate.embedding.weight, separate.src_embedding.weight))
+    joint.load_state_dict(weights | {"embedding.weight": table})
+    src, tgt = torch.randint(4, 25, (3, 7)), torch.randint(4, 40, (3, 5))
+    for form in (lambda model: model, fast):
+        close(form(separate)(src, tgt), form(joint)(src + 40, tgt)[..., :40])
+    assert count_parameters(separate.config) == count_parameters(joint.config) == sum(p.numel() for p in separate.parameters())
+
+
+class NoFloat64(TorchDispatchMode):
+    "Where a tensor of float64 is an error, as on Apple's GPUs."
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        if any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in tree_leaves(found)):
+            raise TypeError(f"{function}: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64")
+        return found
+
+
+def on_the_host(function):
+    "What `function` computes before anything goes to the device."
+    def without_the_mode(*args, **kwargs):
+        with _disable_current_modes():
+            return function(*args, **kwargs)
+    return without_the_mode
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
+def test_where_there_is_no_float64(options, monkeypatch):
+    "An update, the quality, a search by beam and by chance: on a device without float64, for which the processor stands."
+    monkeypatch.setattr("annotated_transformer.embedding.sinusoids", on_the_host(embedding.sinusoids))
+    monkeypatch.setattr("annotated_transformer.fast.WITHOUT_FLOAT64", {"cpu"})
+    model = model_of(replace(SMALL, **options)).float()
+    src, tgt = torch.tensor([[5, 6, END], [7, END, PAD]]), torch.tensor([[START, 8, 9, END], [START, 4, END, PAD]])
+    batch, optimizer = Batch(src, tgt, np.arange(2)), adam(model.parameters())
+    with NoFloat64():
+        found = update(Objective(fast(model), 0.1), optimizer, [(batch, 1.0)], 5, TrainingConfig(clip_norm=1.0), 1)
+        model.eval()
+        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, 3, extra=4), sample(model, src, extra=4)
+    monkeypatch.undo()
+    assert found.dtype == torch.float32 and measured.tokens == 5
+    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, 3, extra=4)]
+    assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, extra=4)]
+
+
+def test_float64_is_noticed_where_there_is_none():
+    with NoFloat64(), pytest.raises(TypeError, match="float64"):
+        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), 2, extra=2)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)

@@ -1,11 +1,15 @@
 """What people who train translation models expect: runs that go on, begin from others, stop by themselves; files of numbers; ensembles."""
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,14 +19,17 @@ from annotated_transformer import cli
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.checkpoints import load_weights
 from annotated_transformer.commands.configuration import read_configuration
-from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.files import InputError
+from annotated_transformer.model import END, UNKNOWN, count_parameters
+from annotated_transformer.options import OptionParser, add_arguments
 from annotated_transformer.presets import TINY, TrainingConfig
 from annotated_transformer.regularization import measure
-from annotated_transformer.runs import Run, average
+from annotated_transformer.runs import Run, average, ship
+from annotated_transformer.scores import bleu
 from annotated_transformer.training import start_run, train
 from annotated_transformer.translation import ensemble, load
-from annotated_transformer.vocabulary import BytePairVocabulary, learn_vocabulary
+from annotated_transformer.vocabulary import BytePairVocabulary, learn_vocabulary, load_vocabulary
 from annotated_transformer.watching import best_step
 
 pytestmark = pytest.mark.xdist_group("toolkit")
@@ -147,7 +154,6 @@ def test_event_files_hold_what_the_report_holds(data, tmp_path):
 # --- which checkpoints ----------------------------------------------------------------------------------------------------------------
 
 def test_the_average_command(data, finished, tmp_path, capsys):
-    import shutil
     folder = shutil.copytree(finished, tmp_path / "run")
     run = Run.open(folder)
     said(capsys, "average", folder, "--last", 2)
@@ -170,7 +176,6 @@ def test_the_average_command(data, finished, tmp_path, capsys):
 # --- from other weights ---------------------------------------------------------------------------------------------------------------
 
 def test_from_a_run_begins_with_its_weights_and_survives_it(data, finished, tmp_path, capsys):
-    import shutil
     source = shutil.copytree(finished, tmp_path / "source")
     said(capsys, "train", tmp_path / "run", "--data", data, "--from", source, "--steps", 4, "--dropout", 0.3, "--rate", 1e-30)
     run = Run.open(tmp_path / "run")
@@ -213,6 +218,106 @@ def test_a_vocabulary_taken_from_a_run(finished, tmp_path, capsys):
     for option in (["--vocab-size", 500], ["--vocabulary", "bpe"], ["--byte-fallback"]):
         assert "no effect with --vocabulary-from" in refused(capsys, "prepare", tmp_path / "new", *given[2:], *option)
     assert not (tmp_path / "new").exists()
+
+
+# --- a vocabulary for each language ---------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def two_alphabets(tmp_path_factory):
+    "A corpus prepared with separate vocabularies, whose languages share no letters but those of names, and a finished run on it."
+    folder = tmp_path_factory.mktemp("separate")
+    english = [f"The {what} cow number {n} is {how}." for n in range(20) for what in ("old", "young", "red") for how in ("hungry", "tired")]
+    greek = str.maketrans("abcdefghiklmnoprstuwxyzT", "αβψδεφγηικλμνοπρστθωχυζΘ")
+    for side, lines in (("en", english), ("el", [line.translate(greek) for line in english])):
+        (folder / f"text.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cli.main(["prepare", str(folder / "data"), "--src", "en", "--tgt", "el", "--train", str(folder / "text.en"), str(folder / "text.el"),
+              "--holdout", "6", "--vocab-size", "70", "--separate-vocabularies"])
+    shape = asdict(replace(SHAPE, vocab_size=70, src_vocab_size=70))
+    (folder / "mine.json").write_text(json.dumps({"model": shape, "training": asdict(replace(TRAINING, steps=24))}), encoding="utf-8")
+    cli.main(["train", str(folder / "run"), "--data", str(folder / "data"), "--config", str(folder / "mine.json")])
+    return folder
+
+
+def test_each_side_is_cut_with_its_own_vocabulary(two_alphabets, capsys):
+    corpus, vocabulary = Corpus.open(two_alphabets / "data"), load_vocabulary(two_alphabets / "data")
+    assert vocabulary.separate and len(vocabulary) == len(vocabulary.source) == 70
+    both = ParallelCorpus(corpus.folder, "train")
+    for (src, tgt), ids, other in zip(corpus.pairs("train"), both.src, both.tgt):
+        assert [*ids] == [*vocabulary.source.encode(src), END] and [*other] == [*vocabulary.encode(tgt), END]
+        assert UNKNOWN not in ids and UNKNOWN not in other
+    assert UNKNOWN in vocabulary.source.encode("γελάδα") and UNKNOWN in vocabulary.encode("cow")
+    text = [two_alphabets / f"text.{side}" for side in ("en", "el")]
+    again = ["prepare", corpus.folder, "--src", "en", "--tgt", "el", "--train", *text, "--holdout", 6, "--vocab-size", 70]
+    assert "Kept: the vocabulary" in said(capsys, *again, "--separate-vocabularies")
+    assert load_vocabulary(corpus.folder).digest == vocabulary.digest
+
+
+def test_everything_works_with_separate_vocabularies(two_alphabets, tmp_path, capsys):
+    run = Run.open(two_alphabets / "run")
+    model = load(run.folder).model
+    assert model.src_embedding.weight.shape == (70, 16) and run.config["model"]["src_vocab_size"] == 70
+    assert run.record()["metrics"]["parameters"] == count_parameters(model.config) == count_parameters(SHAPE) + (70 + 70 - 300) * 16
+    file = tmp_path / "text.en"
+    file.write_text("The old cow number 3 is tired.\n", encoding="utf-8")
+    made = said(capsys, "translate", run.folder, file)
+    assert made == said(capsys, "translate", run.folder, run.folder, file)  # an ensemble of one with itself
+    found = load(run.folder).attention("The old cow", "Θη ολδ ψοθ")
+    assert "".join(found.src).startswith("▁The") and "".join(found.tgt_outputs).startswith("▁Θη")
+    assert "sacreBLEU" in said(capsys, "evaluate", run.folder, "--beam-size", 1)
+    measured = load(run.folder).measure(*map(list, zip(*Corpus.open(two_alphabets / "data").pairs("dev"))))
+    assert measured.perplexity == pytest.approx(run.record()["metrics"]["perplexity/dev"], rel=1e-4)
+    said(capsys, "train", tmp_path / "tuned", "--data", two_alphabets / "data", "--from", run.folder, "--steps", 2)
+    assert same_weights(Run.open(tmp_path / "tuned").initial_weights(), run.weights())
+    said(capsys, "average", tmp_path / "tuned", "--last", 1)
+    ship(run, tmp_path / "shipped", 8)
+    assert load(tmp_path / "shipped").vocabulary.digest == run.vocabulary().digest
+
+
+def test_separate_vocabularies_survive_a_stop(two_alphabets, tmp_path, capsys):
+    said(capsys, "train", tmp_path / "run", "--data", two_alphabets / "data", "--config", two_alphabets / "mine.json", "--steps", 11)
+    said(capsys, "train", tmp_path / "run", "--steps", 24)
+    assert same_weights(load_weights(tmp_path / "run" / "averaged.safetensors"), Run.open(two_alphabets / "run").weights())
+
+
+def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tmp_path, capsys):
+    new = ["train", tmp_path / "run", "--data", two_alphabets / "data"]
+    assert "one vocabulary for both languages" in refused(capsys, *new, "--config", "recurrent")
+    assert "its vocabulary is not that of" in refused(capsys, *new, "--from", finished)
+    assert "src_vocab_size 50" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size", 50)
+    assert "src_vocab_size 50" in refused(capsys, "train", tmp_path / "run", "--data", data, "--config", "tiny", "--src-vocab-size", 50)
+    assert "only runs of one vocabulary" in refused(capsys, "translate", two_alphabets / "run", finished)
+    text = tmp_path / "text"
+    text.write_text("a\tb\n")
+    assert "no effect with --vocabulary-from" in refused(capsys, "prepare", tmp_path / "d", "--train", text, "--separate-vocabularies", "--vocabulary-from", "ende")
+    (tmp_path / "copy").mkdir()
+    copy = shutil.copytree(two_alphabets / "run", tmp_path / "copy" / "run")
+    (copy / "src_vocabulary.model").unlink()
+    assert "its vocabulary is not the one" in refused(capsys, "translate", copy)
+    assert not (tmp_path / "run").exists() and not (tmp_path / "d").exists()
+
+
+# --- options that would have no effect ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options, said", [
+    (["--n-p", 8], "--n-p 8: has no effect without --parameter-heads"), (["--max-length", 50], "--max-length 50: has no effect without --positions learned")])
+def test_options_of_parts_that_the_model_lacks(options, said, data, tmp_path, capsys):
+    assert said in refused(capsys, "train", tmp_path / "run", "--data", data, "--config", "tiny", *options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_watching_needs_a_development_set(data, tmp_path, capsys):
+    without = shutil.copytree(data, tmp_path / "data")
+    facts = json.loads((without / "corpus.json").read_text())
+    del facts["splits"]["dev"]
+    (without / "corpus.json").write_text(json.dumps(facts))
+    for option in ("--patience", "--dev-bleu"):
+        assert f"{option} 3: has no effect without a development set" in refused(capsys, "train", tmp_path / "run", "--data", without, "--config", "tiny", option, 3)
+    assert not (tmp_path / "run").exists()
+
+
+def test_giving_up_takes_no_other_option(finished, capsys):
+    for option in (["--steps", 30], ["--minutes", 1], ["--tensorboard"], ["--data", "elsewhere"]):
+        assert f"{option[0]}: has no effect with --abandon" in refused(capsys, "train", finished, "--abandon", "why not", *option)
 
 
 # --- configuration files --------------------------------------------------------------------------------------------------------------
@@ -293,3 +398,95 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
     words = capsys.readouterr()
     assert words.out == translator.translate("The cow is old .") + "\n\n"
     assert "attention-1.svg" in words.err and (tmp_path / "attention-1.svg").read_text().startswith("<svg") and "only :attention" in words.err
+
+
+# --- the table of features, and the programs that measure them -------------------------------------------------------------------------
+
+def feature_table() -> list[list[str]]:
+    "The rows of the table in the chapter on the command line: feature, command, JoeyNMT's word, fairseq's."
+    cells = json.loads((Path(__file__).parents[1] / "nbs/340_command_line.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = next(text for text in ("".join(cell["source"]) for cell in cells) if "| in JoeyNMT |" in text)
+    rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return [row for row in rows[2:] if row[1]]
+
+
+def parser_of(command: str) -> OptionParser:
+    parser = OptionParser(command)
+    add_arguments(parser, getattr(import_module(f"annotated_transformer.{cli.COMMANDS[command]}"), command))
+    return parser
+
+
+@pytest.mark.parametrize("row", feature_table(), ids=lambda row: row[0])
+def test_every_command_of_the_table_can_be_typed(row):
+    commands = [shlex.split(span) for span in re.findall(r"`([^`]+)`", row[1])]
+    assert len(row) == 4 and all(row) and (commands or row[1] == "always")
+    for words in commands:
+        if words[0].startswith("--"):  # an option of every command, or of the one before
+            given, rest = cli.for_every_command(words)
+            words = ["translate" if "--beam-size" in rest else "train", *rest] if rest else []
+        while words and words[0] in cli.COMMANDS:  # places that the table leaves out are filled
+            try:
+                parser_of(words[0]).parse_intermixed_args(words[1:])
+                break
+            except InputError as error:
+                assert "required: " in str(error), error
+                words.append("x")
+
+
+def test_the_table_names_every_command():
+    spans = {span.split()[0] for row in feature_table() for span in re.findall(r"`([^`]+)`", row[1])}
+    assert {*cli.COMMANDS} - {"demo"} <= spans
+
+
+def test_eight_bits_stand_beside_eight_bits(monkeypatch, tmp_path):
+    from annotated_transformer.experiments import benchmark_decoding as speed
+    config = {"sentences": 16, "beam_size": 4}
+    seconds = {"ours": 1.0, "CTranslate2": 2.0, "ours int8": 0.5, "CTranslate2 int8": 0.8}
+    records = [{"config": config | {"contestant": name}, "metrics": {"decoding_seconds": s, "peak_bytes": 0}} for name, s in seconds.items()]
+    assert [line.split()[-3] for line in speed.report(records).splitlines()[1:]] == ["1.00", "0.50", "1.00", "0.62"]
+    assert [what["contestant"] for what in speed.plan(1)[:5]] == ["ours", "Hugging Face", "CTranslate2", "ours int8", "CTranslate2 int8"]
+
+
+def test_the_contestants_in_8_bits_do_the_same_work(monkeypatch):
+    "Outputs of just the length that is asked for, most symbols those of float32."
+    from annotated_transformer.experiments import benchmark_decoding as speed
+    make = speed.endless_model
+    monkeypatch.setattr(speed, "VOCABULARY", 60)
+    monkeypatch.setattr(speed, "endless_model", lambda: make(replace(SHAPE, vocab_size=60)))
+    src = speed.sources(3, 6)
+    for contestant in ("ours", "CTranslate2"):
+        exact, rounded = (speed.CONTESTANTS[name][1](1, src, 10)() for name in (contestant, f"{contestant} int8"))
+        assert [len(ids) for ids in rounded] == [10, 10, 10]
+        assert sum(x[0] == y[0] for x, y in zip(exact, rounded)) >= 2
+
+
+def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
+    from annotated_transformer import grammar
+    from annotated_transformer.experiments import benchmark_decoding as speed
+    examples = [example for _, example in zip(range(60), grammar.examples(seed=12))]
+    files = [tmp_path / f"some.{side}" for side in ("en", "de")]
+    for file, lines in zip(files, ([e.src for e in examples], [e.tgt for e in examples])):
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    speed.main(["--bleu", "grammar", "--src", str(files[0]), "--references", str(files[1]), "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "precision_grammar.json").read_text())
+    translator = load("grammar", "int8")
+    assert record["metrics"]["sacrebleu/int8"] == pytest.approx(bleu(translator.translate([e.src for e in examples]), [e.tgt for e in examples]).value)
+    assert "the rule for 8 bits" in capsys.readouterr().out
+    worse = {"metrics": record["metrics"] | {"sacrebleu/int8": record["metrics"]["sacrebleu/float32"] - 0.2}}
+    assert "does not hold" in speed.bleu_report(worse)
+    with pytest.raises(SystemExit) as end:
+        speed.main(["--bleu", "grammar"])
+    assert end.value.code == 2 and "give all three" in capsys.readouterr().err
+
+
+def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path):
+    from annotated_transformer.commands.train import peak_rate
+    from annotated_transformer.experiments.fine_tuning import PEAK, measure_fine_tuning
+    record = measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)
+    tuned, scratch = (Run.open(tmp_path / "runs" / name) for name in ("tuned", "scratch"))
+    assert tuned.config["training"] == scratch.config["training"] and tuned.config["model"] == scratch.config["model"]
+    assert peak_rate(tuned.model_config(), TrainingConfig(**tuned.config["training"])) == pytest.approx(PEAK)
+    assert tuned.initial_weights() is not None and scratch.initial_weights() is None
+    metrics = record["metrics"]
+    assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics["perplexity/tuned"] < metrics["perplexity/scratch"]
+    assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)["metrics"]["steps/tuned"] == metrics["steps/tuned"]

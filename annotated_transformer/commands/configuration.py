@@ -96,5 +96,5 @@ def read_configuration(path: Path) -> Configuration:
             raise InputError(f"{path}, line {line_of(text, key)}: {key}: no such key; there are config, kind, model and training")
     model = check_part(path, text, content.get("model", {}), "model", architecture(kind).config)
     training = check_part(path, text, content.get("training", {}), "training", TrainingConfig)
-    changes = {name: value for name, value in (model | training).items() if name != "vocab_size"}  # the vocabulary says it
+    changes = {name: value for name, value in (model | training).items() if name not in ("vocab_size", "src_vocab_size")}  # the vocabulary says it
     return Configuration(content.get("config", kind if "kind" in content else None), changes)

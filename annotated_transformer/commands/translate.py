@@ -152,7 +152,10 @@ def converse(lines: Iterable[str], answer: Callable[[str], str], draw: Callable[
     last = ""
     for line in lines:
         if line.strip() == ":attention":
-            say(f"The attention picture: {draw(last)}" if last else "Type a sentence first.")
+            try:
+                say(f"The attention picture: {draw(last)}" if last else "Type a sentence first.")
+            except InputError as error:  # an ensemble has no attention of its own, say
+                say(str(error))
         elif line.strip().startswith(":"):
             say(f"{line.strip()}: there is only :attention")
         else:

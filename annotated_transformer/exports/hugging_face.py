@@ -73,7 +73,11 @@ def layer_weights(name: str, layer: nn.Module, order: list[int]) -> Named:
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
     "Every weight of a `MarianMTModel` that is the same model, by its name there; its tables of positions are its own."
     order = sines_first(model.config.d_model)
-    weights = {"model.shared.weight": model.embedding.weight[:, order], "final_logits_bias": torch.zeros(1, model.config.vocab_size)}
+    tables = {"shared": model.embedding}
+    if model.src_embedding is not None:
+        tables = {"encoder.embed_tokens": model.src_embedding, "decoder.embed_tokens": model.embedding}
+    weights = {f"model.{name}.weight": table.weight[:, order] for name, table in tables.items()}
+    weights["final_logits_bias"] = torch.zeros(1, model.config.vocab_size)
     for stack in ("encoder", "decoder"):
         for i, layer in enumerate(getattr(model, stack)):
             weights |= layer_weights(f"model.{stack}.layers.{i}", layer, order)
@@ -99,10 +103,10 @@ def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
     symbols = {"pad_token_id": PAD, "eos_token_id": END, "bos_token_id": None, "decoder_start_token_id": START, "forced_eos_token_id": None}
     return {
         "architectures": ["MarianMTModel"], "model_type": "marian", "is_encoder_decoder": True, "dtype": "float32", **shape, **symbols,
-        "vocab_size": c.vocab_size, "decoder_vocab_size": c.vocab_size, "d_model": c.d_model, "max_position_embeddings": positions,
+        "vocab_size": c.src_vocab_size or c.vocab_size, "decoder_vocab_size": c.vocab_size, "d_model": c.d_model, "max_position_embeddings": positions,
         "activation_function": "relu", "scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False,
         "dropout": c.dropout, "attention_dropout": c.attention_dropout, "activation_dropout": 0.0,
-        "share_encoder_decoder_embeddings": True, "tie_word_embeddings": True}
+        "share_encoder_decoder_embeddings": not c.src_vocab_size, "tie_word_embeddings": True}
 
 
 def generation_config(beam_size: int = 4, alpha: float = 0.6) -> dict[str, Any]:
@@ -113,16 +117,19 @@ def generation_config(beam_size: int = 4, alpha: float = 0.6) -> dict[str, Any]:
 # %% ../../nbs/332_export_hugging_face.ipynb #0d063f7e
 def write_byte_pairs(folder: Path, vocabulary: Vocabulary, settings: dict[str, Any]) -> None:
     "The files of a `MarianTokenizer`."
-    for side in ("source", "target"):
-        (folder / f"{side}.spm").write_bytes(vocabulary.content)
-    write_json(folder / "vocab.json", {symbol: i for i, symbol in enumerate(symbols_of(vocabulary))})
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer", "separate_vocabs": False, **settings})
+    for side, own in (("source", vocabulary.source), ("target", vocabulary)):
+        (folder / f"{side}.spm").write_bytes(own.content)
+    for name, own in {"vocab": vocabulary.source, **({"target_vocab": vocabulary} if vocabulary.separate else {})}.items():
+        write_json(folder / f"{name}.json", {symbol: i for i, symbol in enumerate(symbols_of(own))})
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer", "separate_vocabs": vocabulary.separate, **settings})
 
 
 def write_word_pieces(folder: Path, vocabulary: Vocabulary, settings: dict[str, Any]) -> None:
     "The files of a tokenizer of the library `tokenizers`."
     from tokenizers import Regex, Tokenizer, decoders, processors
 
+    if vocabulary.separate:
+        raise InputError("two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run with --to ctranslate2 or onnx")
     tokenizer = Tokenizer.from_str(vocabulary.content.decode("utf-8"))
     tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {SPECIALS[END]}", special_tokens=[(SPECIALS[END], END)])
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^##"), ""), decoders.Metaspace()])

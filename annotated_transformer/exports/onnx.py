@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..attention import padding_mask
-from .ctranslate2 import check_transformer
+from .ctranslate2 import check_transformer, page_of
 from ..files import creating, needs
 from ..model import END, PAD, START, Transformer
 from ..translation import Translator
@@ -77,14 +77,8 @@ def write_graphs(model: Transformer, folder: Path) -> None:
 
 # %% ../../nbs/333_export_onnx.ipynb #bce3dbfe
 CUTTING = {
-    ".model": """import sentencepiece
-
-vocabulary = sentencepiece.SentencePieceProcessor(model_file="vocabulary.model")
-encode, decode = vocabulary.encode, vocabulary.decode""",
-    ".json": """import tokenizers
-
-vocabulary = tokenizers.Tokenizer.from_file("vocabulary.json")
-encode = lambda line: vocabulary.encode(line, add_special_tokens=False).ids
+    ".model": "encode, decode = {source}.encode, vocabulary.decode",
+    ".json": """encode = lambda line: {source}.encode(line, add_special_tokens=False).ids
 decode = lambda ids: "".join(vocabulary.id_to_token(i).removeprefix("##") for i in ids).replace("\\u2581", " ").strip()""",
 }
 PAGE = (files("annotated_transformer") / "data/export/onnx.md").read_text(encoding="utf-8")
@@ -98,11 +92,9 @@ def export_onnx(translator: Translator, folder: str | Path) -> Path:
     """
     check_transformer(translator.model)
     needs("onnxscript", "export")
-    vocabulary = translator.vocabulary
-    page = PAGE.format(run=translator.run.folder.name if translator.run else "a model", cutting=CUTTING[vocabulary.suffix],
-                       library="sentencepiece" if vocabulary.suffix == ".model" else "tokenizers")
+    page = page_of(PAGE, translator, CUTTING)
     with creating(folder) as new:
         write_graphs(translator.model, new)
-        vocabulary.save(new)
+        translator.vocabulary.save(new)
         (new / "README.md").write_text(page, encoding="utf-8")
     return Path(folder)
