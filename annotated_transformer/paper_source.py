@@ -154,7 +154,7 @@ def _closing(text: str, at: int) -> int:
             return m.end()
     return len(text)
 
-
+# %% ../nbs/020_paper_source.ipynb #50aacd8e
 def _pieces(text: str) -> Iterator[tuple[str, re.Match]]:
     "Each mark, the text's end the last, with what stands before it. Marks within a title are passed over."
     begin = 0
