@@ -106,6 +106,22 @@ def imports_first(cells: list[dict]) -> list[dict]:
     return [whole if cell is taken[0] else cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
 
 
+def folded(cell: dict) -> bool:
+    "A cell that shows nothing until it is opened."
+    return cell["cell_type"] == "code" and not cell["outputs"] and cell["metadata"] == {"tags": ["hide-input"]}
+
+
+def fewer_folds(cells: list[dict]) -> list[dict]:
+    "Folded cells that stand together become one."
+    made = []
+    for cell in cells:
+        if made and folded(cell) and folded(made[-1]):
+            made[-1] = {**made[-1], "source": f"{made[-1]['source']}\n\n\n{cell['source']}"}
+        else:
+            made.append(cell)
+    return made
+
+
 def named_links(source: str, here: Chapter | None, names: dict[str, tuple[Chapter, Definition]]) -> str:
     "Names of the package in the prose lead to the cells that define them, when they cannot be mistaken for a word."
     def link(match: re.Match) -> str:
@@ -160,7 +176,7 @@ def page(chapter: Chapter, chapters: list[Chapter], names: dict, references: dic
             cells.append(shown)
     title, _, lead = text(chapter.nb["cells"][0]).partition("\n> ")
     head = markdown(f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{facts(chapter, chapters)}", id="head")
-    return {**chapter.nb, "cells": [head, *imports_first(one_title(cells))]}
+    return {**chapter.nb, "cells": [head, *fewer_folds(imports_first(one_title(cells)))]}
 
 
 # --- pages around the chapters -------------------------------------------------------------------------------------------------------

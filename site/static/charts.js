@@ -15,15 +15,25 @@ async function draw(figure) {
   const name = figure.dataset.chart, dark = document.documentElement.dataset.theme === "dark";
   await load("vega.js");
   await load(`charts/${name}.js`);
-  const place = document.createElement("div"), spec = structuredClone(window.charts[name]);
+  const place = document.createElement("div"), spec = fitting(structuredClone(window.charts[name]));
   const shown = await vegaEmbed(place, spec, {renderer: "svg", actions: false, ast: false, theme: dark ? "dark" : undefined});
   figure.view?.finalize();
   figure.view = shown.view;
   for (const input of place.querySelectorAll("input, select")) input.setAttribute("aria-label", input.name || "choose");
   for (const svg of place.querySelectorAll("svg.marks")) svg.setAttribute("aria-label", figure.dataset.about);
-  for (const marks of place.querySelectorAll("svg.marks g[role]:not([aria-label])")) marks.removeAttribute("role");
+  for (const marks of place.querySelectorAll("svg.marks g[role]:not([aria-label])"))
+    for (const said of ["role", "aria-roledescription"]) marks.removeAttribute(said);  // a group without a name says nothing
   addPlay(place, shown.view, spec);
   figure.replaceChildren(place);
+}
+
+// A reader's letters may be wider than ours; on a telephone, charts that stand side by side stand one under the other, their legends below.
+function fitting(spec) {
+  spec.config.axis = {labelLimit: 400, ...spec.config.axis};
+  if (innerWidth > 600) return spec;
+  spec.config.legend = {...spec.config.legend, orient: "bottom", columns: 1};
+  const {hconcat, ...rest} = spec;
+  return hconcat ? {...rest, vconcat: hconcat} : spec;
 }
 
 // a slider whose name begins with "step" plays by itself at the press of a button
