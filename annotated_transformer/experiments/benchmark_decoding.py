@@ -26,6 +26,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+# %% ../../nbs/930_benchmark_decoding.ipynb #04b9d584
 from .benchmark import marian, peak_bytes, write_records
 from ..files import InputError, file_digest
 from ..decoding import beam_search, greedy
