@@ -403,7 +403,7 @@ def seconds_of(one_pass: Callable[[], None], times: int) -> float:
 
 # %% ../../nbs/400_why_self_attention.ipynb #cac36191
 def largest_batch(name: str, sizes: Sizes, limit: int, device: str = "cpu") -> int:
-    "The most sequences whose training pass stays within `limit` bytes; 0 where one is too many."
+    "The largest batch whose training pass stays within `limit` bytes; 0 if one sequence is too many."
     def fits(batch: int) -> bool:
         return peak_bytes(training_pass(name, sizes, batch, device), device) <= limit
 

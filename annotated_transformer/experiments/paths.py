@@ -348,8 +348,8 @@ def trials(rules: Rules, model: str, place: Place) -> float | None:
             return None
         values = while_learning(state.curve).values()
         found[f"while_learning/{rate:g}"] = sum(values) / len(values)
-        seconds, sittings = seconds + state.seconds, [*sittings,
-                                                      *read_sittings(at.with_suffix(".sittings.jsonl"))]
+        seconds += state.seconds
+        sittings += read_sittings(at.with_suffix(".sittings.jsonl"))
     best = max(rules.training.rates, key=lambda rate: found[f"while_learning/{rate:g}"])
     write_record(path, make_record(path.stem, "paths", data=facts(rules), config=config_of(rules, model, None),
                                    seed=rules.training.trial_seed,

@@ -188,7 +188,7 @@ def compare_rows(
     rows: dict[str, dict[int, dict]], measure: str, worse: str, better: str,
     within: float | None = None, family: int = 1
 ) -> Comparison:
-    """The margin of two rows over seeds or, with `within`, whether they are nearly the same; NaN without records.
+    """The margin of two rows over seeds or, with `within`, whether they are nearly the same. NaN: no records.
 
     `family` is the number of comparisons to correct for: the smallest visible difference grows with it.
     """
