@@ -25,7 +25,7 @@ class Page:
         import websocket
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
             target = next(t for t in json.load(answer) if t["type"] == "page")
-        self.socket = websocket.create_connection(target["webSocketDebuggerUrl"], suppress_origin=True, timeout=60)
+        self.socket = websocket.create_connection(target["webSocketDebuggerUrl"], suppress_origin=True, timeout=300)  # only a hang takes as long
         self.number, self.asked, self.errors = 0, [], []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
