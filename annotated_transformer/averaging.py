@@ -22,14 +22,14 @@ from .watching import best_step
 
 # %% ../nbs/270_averaging.ipynb #febe3bfa
 def candidates(steps: list[int], keep: int, best: int | None = None) -> list[list[int]]:
-    "Which checkpoints an average may be of, by their steps: the newest 1, 2, 4, ... and all `keep`, and the `best` alone."
+    "The groups of checkpoints to try, by steps: the newest 1, 2, 4, ... and all `keep`, and the `best` alone."
     newest = steps[-keep:]
     counts = sorted({2**i for i in range(len(newest).bit_length()) if 2**i < len(newest)} | {len(newest)})
     return [newest[-n:] for n in counts] + [[best]] * (best in steps and best != steps[-1])
 
 # %% ../nbs/270_averaging.ipynb #619b787b
 def quality_of(paths: list[Path], model: nn.Module, dev: ParallelCorpus, batch_tokens: int) -> Quality:
-    "The quality of the average of some checkpoints on the development set; `model` gets its weights."
+    "The quality of the average of some checkpoints on the development set; leaves these weights in `model`."
     model.load_state_dict(average([load_weights(path / "model.safetensors") for path in paths]))
     return measure(model, map(dev.batch, dev.order(batch_tokens)))
 
@@ -39,7 +39,9 @@ def weight_dtype(run: Run) -> torch.dtype:
     if run.config["training"].get("precision") != "float64":
         return torch.float32
     if (device := training_device()).type in WITHOUT_FLOAT64:
-        raise InputError(f"{run.folder}: --precision float64: {device} has no such numbers: give --device cpu, or another precision in a new run")
+        raise InputError(
+            f"{run.folder}: --precision float64: {device} has no such numbers: give --device cpu, or another "
+            "precision in a new run")
     return torch.float64
 
 
@@ -48,10 +50,12 @@ def empty_model(run: Run) -> nn.Module:
     return run.model().to(training_device(), weight_dtype(run))
 
 # %% ../nbs/270_averaging.ipynb #2e5ab7f4
-def choose_average(run: Run, dev: ParallelCorpus | None, keep: int, best: int | None, batch_tokens: int) -> list[dict]:
+def choose_average(run: Run, dev: ParallelCorpus | None, keep: int, best: int | None,
+                   batch_tokens: int) -> list[dict]:
     """Write the average that predicts the development set best to `averaged.safetensors`.
 
-    Returns all that were tried, each with its steps, perplexity and accuracy; without a development set, the average of the newest `keep`.
+    Returns what was tried, each with its steps, perplexity and accuracy. Without a development set, the newest
+    `keep` are averaged.
     """
     whole, tried, model = {int(path.name[5:]): path for path in run.whole_checkpoints()}, [], empty_model(run)
     groups = candidates([*whole], keep, best) if dev else [[*whole][-keep:]]
@@ -66,12 +70,16 @@ def choose_average(run: Run, dev: ParallelCorpus | None, keep: int, best: int | 
 
 # %% ../nbs/270_averaging.ipynb #27239b24
 def chosen_checkpoints(run: Run, last: int | None, best: bool) -> list[Path]:
-    "The `last` checkpoints, or the `best` one. Raises InputError where there are not so many, or nothing was measured."
+    """The `last` checkpoints, or the `best` one.
+
+    Raises InputError where there are too few, or nothing was measured.
+    """
     whole = {int(path.name[5:]): path for path in run.whole_checkpoints()}
     if best:
         step = best_step(run.metrics())
         if step not in whole:
-            raise InputError(f"{run.folder}: --best: no development set was measured, or its best checkpoint is gone: give --last N")
+            raise InputError(f"{run.folder}: --best: no development set was measured, "
+                             "or its best checkpoint is gone: give --last N")
         return [whole[step]]
     newest = [*whole.values()][-run.config["training"]["keep"]:]
     if not 1 <= last <= len(newest):
@@ -80,7 +88,7 @@ def chosen_checkpoints(run: Run, last: int | None, best: bool) -> list[Path]:
 
 # %% ../nbs/270_averaging.ipynb #477f9299
 def average_again(run: Run, dev: ParallelCorpus | None, last: int | None, best: bool) -> dict:
-    "Write another average to `averaged.safetensors`, and what is true of it to the record. Returns how many checkpoints, and their quality."
+    "Write another average to `averaged.safetensors`, and its quality to the record; returns that."
     with run.lock():
         paths = chosen_checkpoints(run, last, best)
         run.write_average(of=paths)
@@ -91,7 +99,8 @@ def average_again(run: Run, dev: ParallelCorpus | None, last: int | None, best: 
         if (run.folder / "record.json").exists():
             record = run.record()
             own = {name: value for name, value in record["metrics"].items() if "/" not in name}
-            chosen = {"checkpoints": len(paths), "steps": [int(path.name[5:]) for path in paths], "chosen": True}
+            chosen = {"checkpoints": len(paths), "steps": [int(path.name[5:]) for path in paths],
+                      "chosen": True}
             more = {name: record[name] for name in ("processes", "curve") if name in record}
             run.write_record(run.result(record["status"], own | found, averages=[chosen], **more))
     return found

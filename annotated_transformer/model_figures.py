@@ -23,7 +23,7 @@ from .model import START, Transformer
 # %% ../nbs/150_model_figures.ipynb #ec34f4f8
 @dataclass
 class Ran:
-    "A call: of a module, with the calls within it in their order, or of a function of PyTorch (`module` is None)."
+    "A call of a module, with the calls within it in order, or of a PyTorch function (`module` is None)."
 
     name: str
     "the module's in the model, or the function's"
@@ -34,7 +34,7 @@ class Ran:
 
 
 class Functions(TorchFunctionMode):
-    "Within the block, `note` is told of every function of PyTorch that is called: its name, its arguments, its result."
+    "Within the block, `note(name, arguments, result)` is called for every PyTorch function that runs."
 
     def __init__(self, note: Callable):
         super().__init__()
@@ -61,7 +61,8 @@ def watch(model: nn.Module, run: Callable[[], Tensor]) -> list[Ran]:
     def note(name, given, output):
         inside[-1].within.append(Ran(name, None, given, output))
 
-    hooks = [hook for module in names for hook in (module.register_forward_pre_hook(begin), module.register_forward_hook(end))]
+    hooks = [hook for module in names
+             for hook in (module.register_forward_pre_hook(begin), module.register_forward_hook(end))]
     try:
         with torch.no_grad(), Functions(note):
             run()
@@ -90,11 +91,12 @@ FUNCTIONS = {"add": ("Add", "norm"), "linear": ("Linear", "linear"), "softmax": 
 
 # %% ../nbs/150_model_figures.ipynb #139417b0
 def attention_name(given: tuple) -> str:
-    "Which of its three uses an attention was called for (section 3.2.3), by what it was given."
+    "Which of the three uses of attention (section 3.2.3) a call is, judged by its arguments."
     query, key, _, mask = given
     if key is not query:
         return "Cross-attention"
-    return "Masked attention" if mask is not None and mask.size(-2) > 1 else "Multi-head attention"  # one row for all: padding alone
+    causal = mask is not None and mask.size(-2) > 1  # a padding mask has one row for all queries
+    return "Masked attention" if causal else "Multi-head attention"
 
 
 def step_of(ran: Ran) -> Step | None:
@@ -105,7 +107,8 @@ def step_of(ran: Ran) -> Step | None:
         said = MODULES.get(type(ran.module)) if ran.module else FUNCTIONS.get(ran.name)
     if said is None:
         return None
-    weights = ran.module.parameters() if ran.module else (given for given in ran.given if isinstance(given, nn.Parameter))
+    weights = (ran.module.parameters() if ran.module
+               else (given for given in ran.given if isinstance(given, nn.Parameter)))
     return Step(*said, ran.name, sum(p.numel() for p in weights), ran.output.size(-1))
 
 # %% ../nbs/150_model_figures.ipynb #679b71bf
@@ -119,7 +122,7 @@ def joined(steps: list[Step]) -> list[Step]:
 def trace(model: Transformer) -> tuple[list, list]:
     """What the encoder and the decoder run: lists of a `Step`, or of a layer.
 
-    A layer is a list of residual connections, and each of these a list of its `Step`s in their order, the sum among them.
+    A layer is a list of residual connections, each a list of its `Step`s in order, the sum included.
     """
     ids, sides = torch.tensor([[START, START]]), []
     whole, *after = watch(model, lambda: model(ids, ids).softmax(-1))
@@ -128,7 +131,8 @@ def trace(model: Transformer) -> tuple[list, list]:
             sides.append([step_of(ran)._replace(text=f"{'Output' if sides else 'Input'} embedding")])
         elif isinstance(ran.module, (EncoderLayer, DecoderLayer)):
             residuals = [part.within for part in ran.within if isinstance(part.module, Residual)]
-            sides[-1].append([joined([step for part in parts if (step := step_of(part))]) for parts in residuals])
+            sides[-1].append(
+                [joined([step for part in parts if (step := step_of(part))]) for parts in residuals])
         elif step := step_of(ran):
             sides[-1].append(step)
     return tuple(sides)

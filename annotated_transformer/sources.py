@@ -13,14 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .corpora import Cleaning, Corpus, build, check_languages, existing, from_files, hold_out, make_recipe
+from annotated_transformer.corpora import (
+    Cleaning, Corpus, build, check_languages, existing, from_files, hold_out, make_recipe
+)
 from .files import InputError
-from .text_files import Pair, check_file, check_paths, find_pairs, progress, read_pairs, select_lines
+from annotated_transformer.text_files import (
+    Pair, check_file, check_paths, find_pairs, progress, read_pairs, select_lines
+)
 
 # %% ../nbs/280_sources.ipynb #90fda07d
 def hub_pairs(name: str, config: str | None, split: str, src: str, tgt: str, streaming: bool = False,
               total: int | None = None) -> Iterator[Pair]:
-    "The pairs of a data set of the Hugging Face Hub. Raises InputError where the library or the network is missing."
+    "The pairs of a data set on the Hugging Face Hub. Raises InputError without the library or the network."
     try:
         from datasets import load_dataset
     except ImportError:
@@ -34,7 +38,7 @@ def hub_pairs(name: str, config: str | None, split: str, src: str, tgt: str, str
                 row = row.get("translation", row)
                 yield (f"{name} {split}", number), row[src] or "", row[tgt] or ""
     except Exception as error:  # the library raises its own kinds, requests' and fsspec's
-        raise InputError(f"{name} could not be had from the Hugging Face Hub ({first_line(error)}): "
+        raise InputError(f"{name} could not be loaded from the Hugging Face Hub ({first_line(error)}): "
                          "connect to the network, or give as source a folder with the files") from error
 
 
@@ -47,8 +51,9 @@ def multi30k(folder, source=None, src: str = "en", tgt: str = "de", *, strict: b
              drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
     """Multi30k: train, dev, and each test set under its own name (test_2016_flickr, ...).
 
-    `source`: a folder with train.en, val.en, test_2016_flickr.en ..., and the same for the other language, plain or gzip.
-    Without it the Hugging Face Hub's copy is taken (English and German). Raises InputError where anything is missing.
+    `source`: a folder with train.en, val.en, test_2016_flickr.en ..., and the same for the other language,
+    plain or gzip. Without it the Hugging Face Hub's copy is taken (English and German). Raises InputError where
+    anything is missing.
     """
     files, rows = {}, {}
     if source is None:
@@ -73,21 +78,26 @@ WMT14_PAIRS = {"de": 4_508_785, "fr": 40_836_715}  # training pairs on the Huggi
 
 
 def sacrebleu_files(test_set: str, pair: str) -> list[Path]:
-    "Source and reference of a test set, which sacreBLEU fetches the first time. Raises InputError where it cannot."
+    """Source and reference of a test set, which sacreBLEU fetches the first time.
+
+    Raises InputError where it cannot.
+    """
     from sacrebleu import get_reference_files, get_source_file
     try:
         return [Path(get_source_file(test_set, pair)), Path(get_reference_files(test_set, pair)[0])]
     except (Exception, SystemExit) as error:  # it exits where a download is damaged
-        raise InputError(f"sacreBLEU could not fetch {test_set} {pair} ({first_line(error)}): connect to the network, "
+        raise InputError(f"sacreBLEU could not fetch {test_set} {pair} ({first_line(error)}): connect to the "
+                         "network, "
                          "or give as source a folder with newstest2013 and newstest2014") from error
 
 # %% ../nbs/280_sources.ipynb #9fd621a0
 def training_files(found: dict[str, list[Path]], source, tgt: str) -> list[Path]:
-    "Of the files that `find_pairs` found in `source`: `train` where it is there, else all but newstest2013 and later."
+    "The training files among those that `find_pairs` found: `train`, or else all but newstest2013 and later."
     year = {stem: int(match[1]) for stem in found if (match := re.match(r"newstest(\d{4})", stem))}
     stems = ["train"] if "train" in found else [stem for stem in found if year.get(stem, 0) < 2013]
     if not stems:
-        raise InputError(f"{source} has no training text: put train.en with train.{tgt} there, or other aligned files")
+        raise InputError(
+            f"{source} has no training text: put train.en with train.{tgt} there, or other aligned files")
     return [path for stem in stems for path in found[stem]]
 
 
@@ -97,13 +107,13 @@ def newstest(found: dict[str, list[Path]], year: int, tgt: str) -> list[Path] | 
     return next((found[name] for name in names if name in found), None)
 
 # %% ../nbs/280_sources.ipynb #35ff57cf
-def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_ratio: float = 9.0, strict: bool = False,
-          drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
-    """WMT 2014 from English: dev is newstest2013, the test splits newstest2014_full and (German) newstest2014_filtered_2737.
+def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_ratio: float = 9.0,
+          strict: bool = False, drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
+    """WMT 2014 from English: dev newstest2013, tests newstest2014_full and (DE) newstest2014_filtered_2737.
 
-    `source`: a folder with training text, which is train.en with train.de (or .fr), or else every aligned pair of files
-    but newstest2013 and later; without it the Hugging Face Hub's copy streams in. newstest2013 and newstest2014 come
-    from `source` if they are there (newstest2013.en-de.en ...), or else from sacreBLEU. Raises InputError as others do.
+    `source`: a folder with training text, train.en and train.de (or .fr), or else every aligned pair of files
+    but newstest2013 and later; without it, the Hugging Face Hub's copy. newstest2013 and newstest2014 come from
+    `source` (newstest2013.en-de.en ...) or else from sacreBLEU.
     """
     if tgt not in WMT14_PAIRS:
         raise InputError(f"tgt {tgt!r}: the paper's data are from English to German (de) and to French (fr)")
@@ -141,25 +151,30 @@ ALLOWED = {"train": {"files", "weight", "holdout"}, "dev": {"files", "lines"}, "
 
 
 def read_source(place: str, part: str, table: dict, folder: Path) -> Source:
-    "A table of a sources file. `place` begins the messages: the file and the table's name. Raises InputError where it is wrong."
+    """A table of a sources file; `place`, file and name, begins the messages.
+
+    Raises InputError where it is wrong.
+    """
     if not isinstance(table, dict) or (unknown := table.keys() - ALLOWED[part]):
-        what = f"{min(unknown)} is not known" if isinstance(table, dict) else "is no table"
+        what = f"{min(unknown)} is not known" if isinstance(table, dict) else "is not a table"
         raise InputError(f"{place}: {what}: give {', '.join(sorted(ALLOWED[part]))}")
     files, weight, holdout, lines = (table.get(key, default) for key, default in
                                      (("files", []), ("weight", 1), ("holdout", 0), ("lines", None)))
     if not isinstance(files, list) or not files or not all(isinstance(file, str) for file in files):
-        raise InputError(f'{place}: give files = ["...", "..."]: two aligned files, or one that is tab-separated')
+        raise InputError(
+            f'{place}: give files = ["...", "..."]: two aligned files, or one that is tab-separated')
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= 1000:
         raise InputError(f"{place}: weight = {weight}: give a number above 0, such as 2 or 0.5")
     if isinstance(holdout, bool) or not isinstance(holdout, int) or holdout < 0:
         raise InputError(f"{place}: holdout = {holdout}: give how many sentences to hold out")
     if not isinstance(lines, str | None):
         raise InputError(f"{place}: lines = {lines}: give the name of a file")
-    return Source(tuple(folder / Path(file).expanduser() for file in files), weight, holdout, lines and folder / lines)
+    return Source(
+        tuple(folder / Path(file).expanduser() for file in files), weight, holdout, lines and folder / lines)
 
 # %% ../nbs/280_sources.ipynb #1dffc17c
 def read_sources(path) -> dict[str, dict[str, Source]]:
-    "A sources file: train, dev and test, each with sources by name (dev's is dev). Raises InputError where it is wrong."
+    "The sources by name of train, dev and test in a sources file. Raises InputError where it is wrong."
     path = check_file(path)
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -167,21 +182,23 @@ def read_sources(path) -> dict[str, dict[str, Source]]:
         raise InputError(f"{path}: not TOML: {error}") from None
     if unknown := tables.keys() - ALLOWED.keys():
         raise InputError(f"{path}: [{min(unknown)}]: the tables are [train.NAME], [dev] and [test.NAME]")
-    parts = {"train": tables.get("train"), "dev": {"dev": tables["dev"]} if "dev" in tables else None, "test": tables.get("test", {})}
+    dev = {"dev": tables["dev"]} if "dev" in tables else None
+    parts = {"train": tables.get("train"), "dev": dev, "test": tables.get("test", {})}
     for part, named in parts.items():
         if not isinstance(named, dict) or (part != "test" and not named):
             raise InputError(f"{path}: give at least one [train.NAME], and [dev]")
-    sources = {part: {name: read_source(f"{path}, {part} {name}", part, table, path.parent) for name, table in named.items()}
-               for part, named in parts.items()}
+    sources = {part: {name: read_source(f"{path}, {part} {name}", part, table, path.parent)
+                      for name, table in named.items()} for part, named in parts.items()}
     tests = [*sources["test"], *(f"test_{name}" for name, source in sources["train"].items() if source.holdout)]
     for name in [*sources["train"], *tests]:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or name in ("train", "dev") or tests.count(name) > 1:
-            raise InputError(f"{path}: {name!r} cannot be a name here: letters, digits, _ and -, no two alike, not train or dev")
+            raise InputError(f"{path}: {name!r} cannot be a name here: use letters, digits, _ and -, "
+                             "each name once, and not train or dev")
     return sources
 
 # %% ../nbs/280_sources.ipynb #b2558b56
 def checked(sources: dict[str, dict[str, Source]]) -> dict[str, list[Path]]:
-    "All files that the sources name, by source. Raises InputError where one is missing, or is given twice by sources that take it whole."
+    "All files that the sources name. Raises InputError where one is missing, or two sources take all of it."
     named = {f"{part} {name}": source for part, some in sources.items() for name, source in some.items()}
     check_paths({name: [*source.files] for name, source in named.items() if not source.lines})
     files = {name: [*source.files, *([source.lines] if source.lines else [])] for name, source in named.items()}
@@ -198,18 +215,21 @@ def read_source_pairs(name: str, source: Source, bar) -> Iterator[Pair]:
     yield from select_lines(pairs, source.lines) if source.lines else pairs
 
 # %% ../nbs/280_sources.ipynb #12de33bf
-def mixed_corpus(folder, sources_file, src: str = "en", tgt: str = "de", *, max_words: int = 250, max_ratio: float = 9.0,
+def mixed_corpus(folder, sources_file, src: str = "en", tgt: str = "de", *, max_words: int = 250,
+                 max_ratio: float = 9.0,
                  strict: bool = False, overwrite: bool = False) -> Corpus:
-    """A corpus of the sources that a TOML file names, each with its weight; no pair shares a sentence with dev or a test set.
+    """A corpus of the sources in a TOML file, weighted, and without any sentence of dev or a test set.
 
-    Raises InputError for whatever is wrong with the file, the texts, an option or the folder; then nothing is written.
+    Raises InputError for anything wrong with the file, the texts, an option or the folder; then nothing is
+    written.
     """
     check_languages(src, tgt)
     sources, cleaning = read_sources(sources_file), Cleaning(max_words, max_ratio, strict)
     train, sets = sources["train"], sources["dev"] | sources["test"]
     weights = {name: source.weight for name, source in train.items()}
     holdouts = {name: source.holdout for name, source in train.items() if source.holdout}
-    recipe = make_recipe("sources", cleaning, checked(sources), langs=[src, tgt], weights=weights, holdouts=holdouts)
+    recipe = make_recipe(
+        "sources", cleaning, checked(sources), langs=[src, tgt], weights=weights, holdouts=holdouts)
     if found := existing(folder, recipe, overwrite):
         return found
     with progress(None, "B", "sources") as bar:

@@ -14,14 +14,14 @@ from .files import needs
 
 # %% ../nbs/262_watching.ipynb #1f4bd4ca
 def development(lines: Sequence[dict]) -> dict[int, tuple[float, float]]:
-    "How good the development set was at each update where it was measured, more is better: its BLEU, if any, and minus the perplexity."
+    "The development set's quality by update, larger is better: (BLEU if measured, minus the perplexity)."
     measured = [line for line in lines if "dev_perplexity" in line]
     scored = [line for line in measured if "dev_bleu" in line] or measured
     return {line["step"]: (line.get("dev_bleu", 0.0), -line["dev_perplexity"]) for line in scored}
 
 
 def best_step(lines: Sequence[dict]) -> int | None:
-    "The update after which the development set was at its best; None where it was not measured."
+    "The update after which the development set was predicted best; None where it was not measured."
     found = development(lines)
     return max(found, key=found.get, default=None)
 
@@ -36,7 +36,10 @@ POSITION = ("step", "epoch", "pool", "position")  # of a line: where, not what
 
 
 class Events:
-    "TensorBoard's event files in a run's folder: all `lines` of the report so far, then those that are added. Raises InputError without the library."
+    """TensorBoard's event files of a run: the report's `lines` so far, then those added.
+
+    InputError without the library.
+    """
 
     def __init__(self, folder: Path, lines: Sequence[dict]):
         writer = needs("torch.utils.tensorboard", "watch").SummaryWriter

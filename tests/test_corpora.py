@@ -447,7 +447,7 @@ def test_multi30k_from_the_hub(tmp_path, hub):
 
 
 def test_multi30k_without_a_network(tmp_path, hub):
-    with pytest.raises(InputError, match="bentrevett/multi30k could not be had .* connect to the network, or give as source") as error:
+    with pytest.raises(InputError, match="bentrevett/multi30k could not be loaded .* connect to the network, or give as source") as error:
         multi30k(tmp_path / "out")
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 

@@ -300,7 +300,7 @@ def test_weights_of_another_kind_are_refused(trained, tmp_path):
     folder = shutil.copytree(trained("bag"), tmp_path / "run")
     other = Run.open(trained("transformer")).config
     write_json(folder / "config.json", Run.open(folder).config | {"kind": "transformer", "model": other["model"]})
-    with pytest.raises(InputError, match="weights are not those of the model that config.json tells of .kind: transformer"):
+    with pytest.raises(InputError, match="weights do not fit the model that config.json describes .kind: transformer"):
         load(folder)
 
 

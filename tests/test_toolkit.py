@@ -377,7 +377,7 @@ def test_ensembles(finished, tmp_path, capsys):
     file.write_text("The cow is old .\nThe dog sleeps .\n")
     alone = said(capsys, "translate", "grammar", file)
     assert said(capsys, "translate", "grammar", "grammar", file) == alone
-    assert "only runs of one vocabulary" in refused(capsys, "translate", "grammar", finished, file)
+    assert "only runs with the same vocabulary" in refused(capsys, "translate", "grammar", finished, file)
     with pytest.raises(InputError, match="one vocabulary"):
         ensemble([load("grammar"), load(finished)])
 

@@ -33,7 +33,8 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
         learn_and_encode(grammar_corpus(data), "bpe", SIZES["grammar"])
-    run = opened(run_folder, data, None if (run_folder / "config.json").exists() else "tiny", {"steps": steps} if steps else {})
+    preset = None if (run_folder / "config.json").exists() else "tiny"
+    run = opened(run_folder, data, preset, {"steps": steps} if steps else {})
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data):
         say(f"Stopped. Continue with: annotated-transformer demo {folder}")
@@ -44,13 +45,16 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     say("4/4  Drawing where the decoder looks")
     sentence = next(Corpus.open(data).pairs("test"))[0]
     picture = head_view(translator, sentence, stack="cross").save(folder / "attention.svg")
-    print(f"The attention picture: {picture}\n\nNext:\n  echo '{sentence}' | annotated-transformer translate {run_folder}\n"
-          "  make lab   # the chapters, in JupyterLab\n(After `source .venv/bin/activate` your shell knows `annotated-transformer`.)")
+    print(f"The attention picture: {picture}\n\nNext:\n"
+          f"  echo '{sentence}' | annotated-transformer translate {run_folder}\n"
+          "  make lab   # the chapters, in JupyterLab\n"
+          "(After `source .venv/bin/activate` your shell knows `annotated-transformer`.)")
 
 # %% ../../nbs/390_demo.ipynb #bbf23737
 def show_translations(translator: Translator, corpus: Corpus) -> None:
     "BLEU on the sets that were held out, and five translations beside their references."
-    for split, what in (("test", "unseen sentences"), ("test_long", "unseen sentences, each longer than any in training")):
+    for split, what in (("test", "unseen sentences"),
+                        ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = evaluate(translator, sources, references, progress=True)
         if recordable(translator.run, corpus, split):

@@ -17,12 +17,15 @@ from ..files import InputError
 from ..options import say
 from ..sources import mixed_corpus, multi30k, wmt14
 from ..runs import find_run
-from ..vocabulary import SAMPLE, BytePairVocabulary, Vocabulary, WordPieceVocabulary, kept_vocabulary, learn_vocabulary
+from annotated_transformer.vocabulary import (
+    SAMPLE, BytePairVocabulary, Vocabulary, WordPieceVocabulary, kept_vocabulary, learn_vocabulary
+)
 
 # %% ../../nbs/350_prepare.ipynb #7afe941c
 OF_THE_VOCABULARY = {"vocabulary", "byte_fallback", "separate_vocabularies", "vocabulary_from"}
 OBEYED = {
-    "files": {"src", "tgt", "train", "dev", "test", "holdout", "max_words", "max_ratio", "strict", "drop_overlap"} | OF_THE_VOCABULARY,
+    "files": {"src", "tgt", "train", "dev", "test", "holdout", "max_words", "max_ratio", "strict",
+              "drop_overlap"} | OF_THE_VOCABULARY,
     "sources": {"sources", "src", "tgt", "max_words", "max_ratio", "strict"} | OF_THE_VOCABULARY,
     "grammar": OF_THE_VOCABULARY,
     "multi30k": {"source", "src", "tgt", "strict", "drop_overlap"} | OF_THE_VOCABULARY,
@@ -60,7 +63,8 @@ def check_effect(corpus: str, options: dict) -> None:
 # %% ../../nbs/350_prepare.ipynb #61f6377b
 def check_vocabulary(vocab_size: int | None, options: dict) -> None:
     "Raises InputError for options of the vocabulary that exclude each other."
-    typed = {"--vocab-size": vocab_size} | {f"--{name.replace('_', '-')}": options.get(name) for name in sorted(OF_THE_VOCABULARY - {"vocabulary_from"})}
+    typed = {"--vocab-size": vocab_size} | {f"--{name.replace('_', '-')}": options.get(name)
+                                            for name in sorted(OF_THE_VOCABULARY - {"vocabulary_from"})}
     if others := [name for name, value in typed.items() if value is not None and "vocabulary_from" in options]:
         raise InputError(f"{others[0]}: has no effect with --vocabulary-from: leave one of them out")
     if options.get("vocabulary") == "word-pieces" and "byte_fallback" in options:
@@ -68,9 +72,10 @@ def check_vocabulary(vocab_size: int | None, options: dict) -> None:
 
 # %% ../../nbs/350_prepare.ipynb #ebd69f49
 def text_corpus(folder: Path, corpus: str, overwrite: bool, options: dict) -> Corpus:
-    "The text of a corpus, cleaned and counted, in `folder`. Raises InputError where something is wrong with it, or with an option."
+    "The text of a corpus, cleaned and counted, in `folder`. Raises InputError for anything wrong with it."
     kind = kind_of(corpus, options)
-    languages = {name: options.pop(name, otherwise) for name, otherwise in (("src", "en"), ("tgt", "de")) if name in OBEYED[kind]}
+    languages = {name: options.pop(name, otherwise) for name, otherwise in (("src", "en"), ("tgt", "de"))
+                 if name in OBEYED[kind]}
     if kind == "sources":
         return mixed_corpus(folder, options.pop("sources"), **languages, **options, overwrite=overwrite)
     if corpus == "grammar":
@@ -80,28 +85,33 @@ def text_corpus(folder: Path, corpus: str, overwrite: bool, options: dict) -> Co
     if corpus == "wmt14":
         return wmt14(folder, **languages, **options, overwrite=overwrite)
     if not options.get("train"):
-        raise InputError("--train: name two aligned files or one tab-separated file, or choose another --corpus")
+        raise InputError(
+            "--train: name two aligned files or one tab-separated file, or choose another --corpus")
     if {"dev", "test", "holdout"} <= options.keys():
-        raise InputError(f"--holdout {options['holdout']}: has no effect where --dev and --test are given: leave it out")
+        raise InputError(
+            f"--holdout {options['holdout']}: has no effect where --dev and --test are given: leave it out")
     return corpora.file_corpus(folder, **languages, **options, overwrite=overwrite)
 
 # %% ../../nbs/350_prepare.ipynb #0986e148
 def treebank(folder: Path, corpus: str, vocab_size: int, overwrite: bool, options: dict) -> None:
-    "Sentences and their trees, made ready for training."
+    "Sentences and their trees, prepared for training."
     from annotated_transformer.parsing import prepare_trees, tree_corpus
 
     if "extra_weight" in options:
         if "extra" not in options:
-            raise InputError(f"--extra-weight {options['extra_weight']}: has no effect without --extra: leave it out")
+            raise InputError(
+                f"--extra-weight {options['extra_weight']}: has no effect without --extra: leave it out")
         options["weight"] = options.pop("extra_weight")
     made = tree_corpus(folder, corpus, **options, overwrite=overwrite)
     say(corpora.report(made))
     say(f"{len(prepare_trees(made, vocab_size)):,} symbols, those of the brackets among them")
 
 # %% ../../nbs/350_prepare.ipynb #3a41882c
-def vocabulary_of(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int, source: str | None, **options) -> Vocabulary:
-    "The vocabulary of the run or the weights named `source`, else the one learned before, else one learned now."
-    learner, pairs = BytePairVocabulary if kind == "bpe" else WordPieceVocabulary, corpus.splits["train"]["pairs"]
+def vocabulary_of(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int, source: str | None,
+                  **options) -> Vocabulary:
+    "The vocabulary of the run named `source`, else the one learned before, else one learned now."
+    learner, pairs = (BytePairVocabulary if kind == "bpe" else WordPieceVocabulary,
+                      corpus.splits["train"]["pairs"])
     if source:
         vocabulary = find_run(source).vocabulary()
         vocabulary.save(corpus.folder)
@@ -109,15 +119,17 @@ def vocabulary_of(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_siz
     elif vocabulary := kept_vocabulary(corpus, learner, vocab_size, **options):
         say(f"Kept: the vocabulary of {vocab_size:,} symbols")
     else:
-        say(f"Learning {vocab_size:,} symbols{' of each language' if options.get('separate') else ''} from {min(pairs, SAMPLE):,} of {pairs:,} pairs")
+        say(f"Learning {vocab_size:,} symbols{' of each language' if options.get('separate') else ''} from "
+            f"{min(pairs, SAMPLE):,} of {pairs:,} pairs")
         vocabulary = learn_vocabulary(corpus, learner, vocab_size, **options)
     return vocabulary
 
 # %% ../../nbs/350_prepare.ipynb #58e3feb2
-def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int, source: str | None = None, **options) -> None:
-    """Learn the vocabulary from both sides of the training text, or take that of a run; encode all that is not encoded yet.
+def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int,
+                     source: str | None = None, **options) -> None:
+    """Learn the vocabulary from the training text, or take that of a run; encode what is not encoded yet.
 
-    It says what there is. `options` are those of the kind's `learn`.
+    It reports what it finds and does. `options` are those of the kind's `learn`.
     """
     vocabulary = vocabulary_of(corpus, kind, vocab_size, source, **options)
     whole = encoded_so_far(corpus, vocabulary)["tokens"]
@@ -126,15 +138,17 @@ def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_
     tokens = encode_corpus(corpus, vocabulary)
     say(corpora.report(corpus))
     for split, facts in corpus.splits.items():
-        counts = " and ".join(f"{tokens[split][side]:,} {language}" for side, language in (("src", corpus.src), ("tgt", corpus.tgt)))
+        counts = " and ".join(f"{tokens[split][side]:,} {getattr(corpus, side)}" for side in ("src", "tgt"))
         say(f"{split}: {facts['pairs']:,} pairs are {counts} tokens")
 
 # %% ../../nbs/350_prepare.ipynb #9f6de841
 def aligned_text(folder: Path, corpus: str, vocab_size: int, overwrite: bool, options: dict) -> None:
-    "Sentences and their translations, made ready for training."
+    "Sentences and their translations, prepared for training."
     kept = (folder / "corpus.json").exists() and not overwrite
     kind, taken = options.pop("vocabulary", "bpe"), options.pop("vocabulary_from", None)
-    learning = {name: True for option, name in (("byte_fallback", "byte_fallback"), ("separate_vocabularies", "separate")) if options.pop(option, False)}
+    learning = {name: True for option, name in (("byte_fallback",
+                                                 "byte_fallback"), ("separate_vocabularies", "separate"))
+                                                 if options.pop(option, False)}
     made = text_corpus(folder, corpus, overwrite, options)
     if kept:
         say(f"Kept: the text in {folder}")
@@ -143,17 +157,20 @@ def aligned_text(folder: Path, corpus: str, vocab_size: int, overwrite: bool, op
 # %% ../../nbs/350_prepare.ipynb #631cb7ae
 def prepare(
     folder: Path, /, *,
-    corpus: Literal["files", "grammar", "multi30k", "wmt14", "ptb", "ptb-sample", "craft", "genia", "craft+genia", "grammar-trees"] = "files",
+    corpus: Literal["files", "grammar", "multi30k", "wmt14", "ptb", "ptb-sample", "craft", "genia",
+                    "craft+genia", "grammar-trees"] = "files",
     source: Path | None = None, src: str | None = None, tgt: str | None = None, train: tuple[Path, ...] | None = None,
     dev: tuple[Path, ...] | None = None, test: tuple[Path, ...] | None = None, sources: Path | None = None,
-    vocab_size: int | None = None, vocabulary: Literal["bpe", "word-pieces"] | None = None, byte_fallback: bool | None = None,
-    separate_vocabularies: bool | None = None, vocabulary_from: str | None = None, holdout: int | None = None,
-    max_words: int | None = None, max_ratio: float | None = None, strict: bool | None = None, drop_overlap: bool | None = None,
+    vocab_size: int | None = None, vocabulary: Literal["bpe", "word-pieces"] | None = None,
+    byte_fallback: bool | None = None, separate_vocabularies: bool | None = None,
+    vocabulary_from: str | None = None, holdout: int | None = None, max_words: int | None = None,
+    max_ratio: float | None = None, strict: bool | None = None, drop_overlap: bool | None = None,
     tags: bool | None = None, extra: Path | None = None, extra_weight: float | None = None, overwrite: bool = False,
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
-    Stop it at any time: the same command continues and keeps what is complete. An option that would have no effect on the corpus is an error.
+    Stop it at any time: the same command continues and keeps what is complete. An option that would have no
+    effect on the corpus is an error.
 
     Examples:
       annotated-transformer prepare data/grammar --corpus grammar

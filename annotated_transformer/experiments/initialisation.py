@@ -61,7 +61,8 @@ def measure_trial(model: Transformer, dev: ParallelCorpus, step: int) -> dict:
     "A line of a trial's curve."
     batches = list(dev.batches(2000))
     model.eval()
-    line = {"step": step, "cosine": likeness(model, batches[len(batches) // 2]), "perplexity": measure(model, batches).perplexity,
+    line = {"step": step, "cosine": likeness(model, batches[len(batches) // 2]),
+            "perplexity": measure(model, batches).perplexity,
             "perplexity_shuffled": measure(model, map(shuffled, batches)).perplexity}
     model.train()
     return line
@@ -74,49 +75,57 @@ def facts_of(data: Path) -> dict:
             "sizes": {split: facts["pairs"] for split, facts in corpus.splits.items()}}
 
 
-def shapes(start: Start, vocab_size: int, seed: int, layers: int, steps: int, warmup_steps: int, rate: float, float32: bool
-           ) -> tuple[TransformerConfig, TrainingConfig]:
+def shapes(start: Start, vocab_size: int, seed: int, layers: int, steps: int, warmup_steps: int, rate: float,
+           float32: bool) -> tuple[TransformerConfig, TrainingConfig]:
     "The model and the training of a trial."
-    config = replace(BASE, vocab_size=vocab_size, n_layers=layers, d_model=128, d_ff=512, d_k=16, d_v=16, pre_norm=start == "pre-norm")
-    return config, replace(PAPER, steps=steps, warmup_steps=warmup_steps, rate=rate, batch_tokens=2000, seed=seed,
+    config = replace(BASE, vocab_size=vocab_size, n_layers=layers, d_model=128, d_ff=512, d_k=16, d_v=16,
+                     pre_norm=start == "pre-norm")
+    return config, replace(PAPER, steps=steps, warmup_steps=warmup_steps, rate=rate,
+                           batch_tokens=2000, seed=seed,
                            precision="float32" if float32 else "bfloat16")
 
 # %% ../../nbs/290_initialisation.ipynb #8ad71c25
-def learn(model: Transformer, train: ParallelCorpus, dev: ParallelCorpus, training: TrainingConfig, every: int) -> list[dict]:
-    "The curve of a training, measured at its start, `every` so many updates, and at its end."
+def learn(model: Transformer, train: ParallelCorpus, dev: ParallelCorpus, training: TrainingConfig,
+          every: int) -> list[dict]:
+    "The curve of a training run, measured at the start, after `every` so many updates, and at the end."
     from tqdm import tqdm
 
-    objective, optimizer = Objective(model, training.label_smoothing, training.precision == "bfloat16"), adam(model.parameters())
-    curve, coming = [measure_trial(model, dev, 0)], updates(train, training, Progress())
-    for place, indices in tqdm(islice(coming, training.steps), total=training.steps, desc="a trial", disable=None, leave=False):
-        update(objective, optimizer, share(train, indices, 32_768), int(train.tgt_lengths[indices].sum()), training, place.step)
+    objective = Objective(model, training.label_smoothing, training.precision == "bfloat16")
+    optimizer, curve = adam(model.parameters()), [measure_trial(model, dev, 0)]
+    coming = islice(updates(train, training, Progress()), training.steps)
+    for place, indices in tqdm(coming, total=training.steps, desc="a trial", disable=None, leave=False):
+        tokens = int(train.tgt_lengths[indices].sum())
+        update(objective, optimizer, share(train, indices, 32_768), tokens, training, place.step)
         if place.step % every == 0 or place.step == training.steps:
             curve.append(measure_trial(model, dev, place.step))
     return curve
 
 # %% ../../nbs/290_initialisation.ipynb #f3c58854
-def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layers: int = 6, steps: int = 2000, warmup_steps: int = 400,
-          rate: float = 0.4, float32: bool = False, every: int = 250, out: Path = Path("nbs/results")) -> None:
+def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layers: int = 6, steps: int = 2000,
+          warmup_steps: int = 400, rate: float = 0.4, float32: bool = False, every: int = 250,
+          out: Path = Path("nbs/results")) -> None:
     """Train the small base model from one start and write the record `initialisation_...json` of its curve.
 
-    `data` is a corpus made by `prepare`. `float32` computes in it throughout; otherwise products are in bfloat16.
+    `data` is a corpus made by `prepare`. Without `float32`, products are in bfloat16.
     """
     if steps < 1 or layers < 1:
         raise InputError(f"--steps {steps}, --layers {layers}: give 1 or more")
-    keep_memory()
-    begun, train, dev = time.monotonic(), ParallelCorpus(data, "train"), ParallelCorpus(data, "dev")
-    config, training = shapes(start, len(load_vocabulary(data)), seed, layers, steps, warmup_steps, rate, float32)
+    begun, _ = time.monotonic(), keep_memory()
+    train, dev = (ParallelCorpus(data, split) for split in ("train", "dev"))
+    symbols = len(load_vocabulary(data))
+    config, training = shapes(start, symbols, seed, layers, steps, warmup_steps, rate, float32)
     torch.manual_seed(seed)
-    model = fast(Transformer(config)).train()
-    draw(model, start)
+    draw(model := fast(Transformer(config)).train(), start)
     curve = learn(model, train, dev, training, every)
-    controls = ["float32"] * float32 + [f"warmup{warmup_steps}"] * (warmup_steps != 400) + [f"rate{rate}"] * (rate != 0.4)
-    name = "_".join(["initialisation", start, f"{layers}layers", f"seed{seed}", *controls])
-    record = make_record(name, "initialisation", data=facts_of(data), seed=seed, seconds=time.monotonic() - begun, curve=curve,
-                         config={"start": start, "model": asdict(config), "training": asdict(training)},
-                         metrics={key: value for key, value in curve[-1].items() if key != "step"} | {"steps": steps})
+    controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
+    parts = ["initialisation", start, f"{layers}layers", f"seed{seed}"]
+    name = "_".join(parts + [control for control, given in controls.items() if given])
+    metrics = {key: value for key, value in curve[-1].items() if key != "step"} | {"steps": steps}
+    record = make_record(name, "initialisation", data=facts_of(data), seed=seed, metrics=metrics, curve=curve,
+                         seconds=time.monotonic() - begun,
+                         config={"start": start, "model": asdict(config), "training": asdict(training)})
     write_record(Path(out) / f"{name}.json", record)
-    print(f"{name}: perplexity {curve[-1]['perplexity']:.2f}, cosine {curve[-1]['cosine']:.2f}")
+    print(f"{name}: perplexity {metrics['perplexity']:.2f}, cosine {metrics['cosine']:.2f}")
 
 # %% ../../nbs/290_initialisation.ipynb #97c9fa2d
 def main(argv: Sequence[str] | None = None) -> None:
