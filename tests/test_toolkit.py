@@ -285,7 +285,7 @@ def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tm
     assert "its vocabulary is not that of" in refused(capsys, *new, "--from", finished)
     assert "src_vocab_size 50" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size", 50)
     assert "src_vocab_size 50" in refused(capsys, "train", tmp_path / "run", "--data", data, "--config", "tiny", "--src-vocab-size", 50)
-    assert "only runs of one vocabulary" in refused(capsys, "translate", two_alphabets / "run", finished)
+    assert "only runs with the same vocabulary" in refused(capsys, "translate", two_alphabets / "run", finished)
     text = tmp_path / "text"
     text.write_text("a\tb\n")
     assert "no effect with --vocabulary-from" in refused(capsys, "prepare", tmp_path / "d", "--train", text, "--separate-vocabularies", "--vocabulary-from", "ende")
