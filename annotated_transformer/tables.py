@@ -95,7 +95,7 @@ LATEX = Notation({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\
                   **{c: rf"$\{name}$" for c, name in zip("·×ϵαβπ±→≥≤√ᵀ", (
                       "cdot", "times", "epsilon", "alpha", "beta", "pi", "pm", "to", "geq", "leq", "surd", "top"))},
                   **{c: rf"\textsuperscript{{{n}}}" for c, n in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", ("--", *range(10)))},
-                  **{c: f"$_{n}$" for c, n in zip("₀₁₂₃ₖ", "0123k")}, "−": "$-$", "“": "``", "”": "''", "†": r"$\dagger$"},
+                  **{c: f"$_{n}$" for c, n in zip("₀₁₂₃ₖ", "0123k")}, "−": "$-$", "“": "``", "”": "''", "†": r"$\dagger$", "‡": r"$\ddagger$"},
                  r"\href{{{1}}}{{{0}}}", r"\textbf{{{0}}}", r"${0}_{{\mathrm{{{1}}}}}$")
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

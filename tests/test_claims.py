@@ -295,6 +295,16 @@ def test_over_fitting_is_the_gap():
         assert verdict("dropout_against_over_fitting", known) == [expected]
 
 
+def test_a_busy_clock_and_an_old_record_are_marked():
+    record = {"name": "attention_compatibility", "metrics": {"seconds/additive": 9.0, "seconds/dot_product": 1.0},
+              "sittings": [{"threads": 1, "load": [0.5, 0.9]}]}
+    for known, sign in ((record, ""), (record | {"sittings": [{"threads": 1, "load": [12.6, 0.4]}]}, "‡"),
+                        ({key: value for key, value in record.items() if key != "sittings"}, "†")):
+        known = {known["name"]: known}
+        table = module.claims_table([CLAIMS["dot_product_faster"]], judge_all([CLAIMS["dot_product_faster"]], known, RECORDS), known)
+        assert table.lines[0][5] == HOLDS + sign and HOLDS + sign in table.colours
+
+
 # --- statistics against others' ------------------------------------------------------------------------------------------------------------
 
 @settings(max_examples=30, deadline=None)

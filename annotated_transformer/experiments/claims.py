@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['COMPUTE', 'JUDGES', 'Unmeasured', 'Found', 'matching', 'number_at', 'numbers', 'half_interval', 'value_at',
            'difference', 'clearly_faster', 'above', 'doing_heads', 'different_tasks', 'clearly_better', 'best_of',
-           'told', 'judge_rows', 'judge_all', 'section_key', 'claims_table', 'built_table', 'changes_table', 'main']
+           'told', 'judge_rows', 'judge_all', 'section_key', 'by_the_clock', 'was_busy', 'marks', 'claims_table',
+           'built_table', 'changes_table', 'main']
 
 # %% ../../nbs/910_claims.ipynb #7f53a289
 import math
@@ -262,6 +263,23 @@ def section_key(section: str) -> tuple:
     order = {"a": (0,) if first == "abstract" else (99,), "F": (4, 9), "T": (6, 1, 9) if first == "Table 2" else (6, 2, 9)}
     return tuple(int(n) for n in numbers_[0].rstrip(".").split(".")) if numbers_ else order[first[0]]
 
+# %% ../../nbs/910_claims.ipynb #9b2b52e8
+def by_the_clock(claim: dict) -> bool:
+    "Whether a claim goes by how long something took."
+    sides = [claim, claim.get("better", {}), claim.get("worse", {})]
+    return claim["judge"] == "faster" or any("second" in str(side.get("value")) for side in sides)
+
+
+def was_busy(record: dict) -> bool:
+    "Whether other work was running while a record was made: the load was above its threads by one or more."
+    loads = [(load, sitting["threads"]) for sitting in record.get("sittings") or () for load in sitting["load"]]
+    return any(load is not None and load >= threads + 1 for load, threads in loads)
+
+
+def marks(claim: dict, used: Sequence[dict]) -> str:
+    "A dagger where a record is older than the rule for records, a double one where the clock ran on a busy machine."
+    return "†" * any(map(is_older, used)) + "‡" * (by_the_clock(claim) and any(map(was_busy, used)))
+
 # %% ../../nbs/910_claims.ipynb #c1c32759
 def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records: dict[str, dict] | None = None) -> ResultTable:
     "All claims with their verdicts, in the paper's order."
@@ -275,11 +293,11 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
             command = command_for(list(dict.fromkeys(row for pair in claim["pairs"] for row in pair))) + " --seeds 0 1 2"
         for i, f in enumerate(found[claim["name"]]):
             ours = Cell(f.ours, f.records) if f.ours else missing(command) if command else Cell("no experiment yet")
-            age = "†" * any(is_older(known[name]) for name in f.records if name in known)
+            signs = marks(claim, [known[name] for name in f.records if name in known])
             first = (claim["section"], claim["says"], claim["paper"]) if i == 0 else ("", "", "")
-            lines.append((*first, f.measure, ours, f.verdict + age, claim["false"] if i == 0 else ""))
+            lines.append((*first, f.measure, ours, f.verdict + signs, claim["false"] if i == 0 else ""))
     return ResultTable("The claims", "what the paper says that an experiment can deny, in our words", ["section", "the claim", "the paper", "by", "ours", "verdict",
-                       "false if"], lines, rules, {verdict + age: colour for verdict, colour in {**COLOURS, COMPUTE: COLOURS[OPEN]}.items() for age in ("", "†")})
+                       "false if"], lines, rules, {verdict + signs: colour for verdict, colour in {**COLOURS, COMPUTE: COLOURS[OPEN]}.items() for signs in ("", "†", "‡", "†‡")})
 
 # %% ../../nbs/910_claims.ipynb #534d7d48
 def built_table() -> ResultTable:
