@@ -317,17 +317,16 @@ class Task:
 def alignment_task(session: Session) -> Task:
     "The material: the same for all seeds, except for the order of the prompts."
     short_enough = (e for e in examples(830) if n_words(e) <= 12)
-    drawn = [[t.lower() for t in e.src_tokens] for e in islice(short_enough, session.size(8000, 400))]
+    drawn = [[t.lower() for t in e.src_tokens] for e in islice(short_enough, session.size(20_000, 400))]
     words, known = Words(drawn), lemmas()
     asked = [[t for t in s if t in known] for s in drawn]
-    short = [(s, a) for s, a in zip(drawn, asked) if len(s) <= 9 and a][: session.size(2000, 40)]
-    good = [[START, words.ids[a[i % len(a)]], SEPARATOR, *words.encode(s), END]
-            for i, (s, a) in enumerate(short)]
+    short = [(s, a) for s, a in zip(drawn, asked) if len(s) <= 9][: session.size(8000, 40)]
+    good = [[START, words.ids[w], SEPARATOR, *words.encode(s), END] for s, a in short for w in a]
     prompts = [[START, words.ids[w], SEPARATOR] for w in sorted({w for a in asked for w in a})]
     random.Random(session.seed).shuffle(prompts)
     test, rest = tabled(prompts[: len(prompts) // 4]), tabled(prompts[len(prompts) // 4 :])
     return Task(words, tabled([START, *words.encode(s), END] for s in drawn), tabled(good),
-                rest.repeat(3, 1)[: session.size(400, 20)], rest, test)
+                rest.repeat(8, 1)[: session.size(1400, 20)], rest, test)
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #2b916c10
 def base_models(session: Session, task: Task) -> tuple[DecoderOnly, DecoderOnly]:
@@ -341,10 +340,10 @@ def base_models(session: Session, task: Task) -> tuple[DecoderOnly, DecoderOnly]
     tuned.load_state_dict(read.state_dict())
 
     def loss(step: int) -> Tensor:
-        batch, = draw(32, task.good)
+        batch, = draw(64, task.good)
         return loss_at(tuned, *next_symbols(batch, after_separator(batch)))
 
-    learn(tuned, loss, session.size(1000), 2e-3, keep=session.state("fine_tuned"))
+    learn(tuned, loss, session.size(3000), 2e-3, keep=session.state("fine_tuned"))
     return read, tuned
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #c5bbdb47
@@ -364,7 +363,7 @@ def judge(session: Session, tuned: DecoderOnly, task: Task) -> tuple[Scorer, flo
     scorer = reward_model(tuned, *pairs, session.size(400), keep=session.state("reward"))
     session.begin("standard")
     standardise(scorer, answers(tuned, task.practice))
-    better, worse = ranked_once(session, "test", tuned, task, task.test.repeat(2, 1))
+    better, worse = ranked_once(session, "test", tuned, task, task.test.repeat(4, 1))
     with torch.no_grad():
         return scorer, (scorer.at_end(better) > scorer.at_end(worse)).float().mean().item(), pairs
 
@@ -373,7 +372,7 @@ def followed(session: Session, tuned: DecoderOnly, scorer: Scorer, pairs: tuple[
              task: Task) -> tuple[dict, list[dict]]:
     "Step 4 by PPO with four settings, and by DPO: the policies by name, and their curves."
     policies, curves = {}, []
-    prompts = task.test[:64]
+    prompts = task.test.repeat(2, 1)
     watch = lambda policy: seen_from_outside(policy, tuned, scorer, task.words, prompts)
     shuffled = lambda ids: scorer.at_end(ids)[torch.randperm(len(ids))]
     for name, beta, reward in (("ppo_0.1", 0.1, scorer.at_end),
@@ -385,8 +384,8 @@ def followed(session: Session, tuned: DecoderOnly, scorer: Scorer, pairs: tuple[
                                     every=session.size(15), keep=session.state(name))
         curves += [{"method": name, **line} for line in curve]
     session.begin("dpo")
-    policies["dpo"], curve = dpo(tuned, *pairs, 0.1, session.size(400), watch=watch, every=session.size(50),
-                                 keep=session.state("dpo"))
+    policies["dpo"], curve = dpo(tuned, *pairs, 0.1, session.size(200), 1e-4, watch=watch,
+                                 every=session.size(25), keep=session.state("dpo"))
     return policies, curves + [{"method": "dpo", "iteration": line["step"], **line} for line in curve]
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #4ff5c411
@@ -395,7 +394,7 @@ def chosen_of_many(session: Session, tuned: DecoderOnly, scorer: Scorer, task: T
     lines = []
     for n in (1, 2, 4, 8, 16, 32, 64):
         def measure() -> dict:
-            texts = best_of(tuned, scorer, task.test[:64], n)
+            texts = best_of(tuned, scorer, task.test.repeat(4, 1), n)
             points = judged(task.words, texts)
             with torch.no_grad():
                 return {"reward": scorer.at_end(texts).mean().item(), "points": sum(points) / len(points)}
@@ -428,7 +427,7 @@ def alignment(session: Session, data: Path | None) -> dict:
     for name, model in models.items():
         found = session.once(f"outside_{name}",
                              lambda: seen_from_outside(model, tuned, scorer, task.words,
-                                                       task.test.repeat(2, 1)))
+                                                       task.test.repeat(8, 1)))
         metrics |= {f"{name}/{key}": value for key, value in found.items()}
     many = chosen_of_many(session, tuned, scorer, task)
     metrics |= {f"best_of_{line['iteration']}/{key}": line[key] for line in many
@@ -469,7 +468,8 @@ def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed:
         raise InputError(f"--scale {scale}, --data {data}: give a scale above 0 and up to 1, and a folder to "
                          "encoder or continuation alone")
     material = "" if data is None else facts(data)["name"].removeprefix("treebank_") + "_"
-    name = f"after_{what}_{material}seed{seed}"
+    kind = "alignment_larger" if what == "alignment" else what  # after_alignment_seed0 had a smaller task
+    name = f"after_{kind}_{material}seed{seed}"
     session, begun = Session(runs / name, seed, scale), time.monotonic()
     session.folder.mkdir(parents=True, exist_ok=True)
     clock = session.folder / "seconds.json"
