@@ -30,7 +30,7 @@ def style(chart):
     text = {"labelFontSize": 13, "titleFontSize": 13, "titleFontWeight": "normal"}
     return (chart.configure(background="transparent", font="sans-serif")
             .configure_view(stroke=None)
-            .configure_axis(gridColor="#8884", domainColor=GREY, tickColor=GREY, labelSeparation=6, **text)
+            .configure_axis(gridColor="#8884", domainColor=GREY, tickColor=GREY, labelSeparation=6, labelLimit=300, **text)
             .configure_legend(labelLimit=300, **text)
             .configure_header(**text)
             .configure_title(fontSize=15, subtitleFontSize=13, anchor="start")
