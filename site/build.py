@@ -209,7 +209,7 @@ def api(chapters: list[Chapter]) -> str:
         if not chapter.definitions:
             continue
         rows = [f'<dt><a href="{chapter.stem}.html#{chapter.module}.{d.name}"><code>{html.escape(d.call)}</code></a></dt>'
-                f"<dd>{html.escape(d.about)}</dd>" for d in chapter.definitions]
+                "<dd>" + re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(d.about)) + "</dd>" for d in chapter.definitions]
         out += [f"## {chapter.module}", "", f"[{chapter.title}]({chapter.path.name}), `from annotated_transformer.{chapter.module} import ...`", "",
                 '<dl class="api">', *rows, "</dl>", ""]
     return "\n".join(out)

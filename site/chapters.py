@@ -104,7 +104,7 @@ class Chapter:
             for node in parsed(text(cell)):
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                     found.append(Definition(node.name, call(node), first_line(node), cell["id"]))
-                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper():
+                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and re.fullmatch("[A-Z][A-Z0-9_]*", node.targets[0].id):
                     found.append(Definition(node.targets[0].id, node.targets[0].id, "", cell["id"]))
         return found
 
