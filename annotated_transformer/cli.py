@@ -75,7 +75,7 @@ def prepare_process(given: Namespace) -> None:
     keep_memory()
     if given.threads is not None:
         choose_threads(given.threads)
-    if given.device:
+    if given.device is not None:
         choose_device(given.device)
     this_process()  # the session begins
     if given.code:

@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Session', 'ended', 'open_session', 'what_goes_wrong',
            'check_session', 'train', 'build', 'training_config', 'open_data', 'measure_together', 'tell', 'save',
-           'restore', 'finish', 'facts_of', 'start_run']
+           'restore', 'finish', 'facts_of', 'check_positions', 'start_run']
 
 # %% ../nbs/271_training.ipynb #02ce6659
 import contextlib
+import itertools
 import math
 import os
 import shutil
@@ -25,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 # %% ../nbs/271_training.ipynb #4eda6e7e
 from .architectures import build as build_model
+from .architectures import most_positions
 from .averaging import choose_average, weight_dtype
 from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus
@@ -196,8 +198,10 @@ def what_goes_wrong(run: Run) -> Iterator[None]:
 
 def check_session(run: Run, minutes: float | None, device_tokens: int, compile: bool) -> None:
     "Raises InputError where an option of `train` is impossible, or the run was abandoned."
-    if device_tokens < 1 or (minutes is not None and not minutes > 0):
-        raise InputError(f"device_tokens {device_tokens}, minutes {minutes}: give numbers above 0")
+    if device_tokens < 1:
+        raise InputError(f"device_tokens {device_tokens}: give 1 or more")
+    if minutes is not None and not minutes > 0:
+        raise InputError(f"minutes {minutes}: give a number above 0")
     if compile and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++")):
         raise InputError("--compile needs a C++ compiler (g++ or clang++, or the one that CXX names), "
                          "and there is none: leave it out")
@@ -361,6 +365,16 @@ def facts_of(corpus: Corpus, vocabulary: str) -> dict:
     }
 
 # %% ../nbs/271_training.ipynb #4ecd52bd
+def check_positions(model: Any, corpus: Corpus) -> None:
+    "Raises InputError where a sentence of the training or development set has more symbols than the model has positions."
+    for split, side in itertools.product({"train", "dev"} & corpus.splits.keys(), ("src", "tgt")):
+        path = corpus.path(split, side)
+        longest = int(Sequences(path).lengths().max())
+        if longest > most_positions(model):
+            raise InputError(f"max_length {model.max_length}: a sentence of {path} has {longest} symbols: "
+                             f"give {longest} or more, or sinusoidal positions")
+
+# %% ../nbs/271_training.ipynb #10d12ed5
 def start_run(folder: str | Path, data: str | Path, model: Any, training: TrainingConfig,
               weights: dict[str, Tensor] | None = None, **more) -> Run:
     """A new run directory for training `model`, a configuration of any kind, on the prepared corpus in `data`.
@@ -382,6 +396,7 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
     except ValueError as error:
         raise InputError(str(error)) from None
     # decided once, so that a run moved to another machine continues as it began
+    check_positions(model, corpus)
     if training.precision == "auto":
         training = replace(training, precision=native_precision(training_device()))
     return Run.create(

@@ -563,7 +563,12 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["prepare", "NEW", "--corpus", "multi30k", "--max-words", "80"], ["--max-words 80", "multi30k"]),
     (["prepare", "NEW", "--corpus", "multi30k", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
     (["prepare", "NEW", "--corpus", "multi30k", "--holdout", "10"], ["--holdout 10", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en"], ["--train", "multi30k"]),
+    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en", "DATA/train.de"], ["train.en DATA/train.de: has no effect", "multi30k"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--holdout", "10", "--vocabulary-from", "NOTHING"], ["NOTHING"]),
+    (["demo", "NEW", "--steps", "0"], ["steps 0"]),
+    (["evaluate", "RUN", "--against", "NOTHING"], ["NOTHING: no such run"]),
+    (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"], ["max_length 3", "symbols: give"]),
     (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "ptb-sample"]),
     (["prepare", "NEW", "--corpus", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
     (["prepare", "NEW", "--corpus", "grammar-trees", "--source", "DATA"], ["--source", "grammar-trees"]),
@@ -578,8 +583,8 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
     places = {"RUN": str(made / "run"), "DATA": str(made / "data"), "NEW": str(tmp_path / "new"), "NOTHING": str(tmp_path / "nothing")}
     filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/")) for a in arguments]
-    fails(filled, capsys, *[places.get(n, n) for n in named])
-    assert not (tmp_path / "new").exists()
+    fails(filled, capsys, *[places.get(n, n.replace("DATA", places["DATA"]).replace("NOTHING", places["NOTHING"])) for n in named])
+    assert not (tmp_path / "new").exists() or arguments[0] == "demo"
 
 
 # --- nothing is lost ---------------------------------------------------------------------------------------------------------------

@@ -343,7 +343,7 @@ def test_a_configuration_says_the_same_in_every_format(suffix, text, tmp_path):
     ("toml", "steps = 7\n" + TOML, "line 1: steps: no such key"), ("toml", "[model\n", "not TOML"),
     ("yaml", YAML.replace("n_layers", "n_layer"), "line 3: n_layer"), ("yaml", YAML.replace("steps: 7", "steps: seven"), "line 5: steps is 'seven'"),
     ("yaml", "model: [", "not YAML"), ("json", JSON.replace('"rate": 2', '"rate": null'), "line 8: rate is None"), ("json", "{", "not JSON"),
-    ("json", "[]", "give the parts"), ("toml", 'kind = "perceptron"', "line 1: kind is 'perceptron'")])
+    ("json", "[]", "give the parts"), ("toml", "config = 3", "line 1: config is 3: give the name of a preset"), ("toml", 'kind = "perceptron"', "line 1: kind is 'perceptron'")])
 def test_what_is_wrong_with_a_configuration_is_said_with_line_and_key(suffix, text, said, data, tmp_path, capsys):
     path = tmp_path / f"mine.{suffix}"
     path.write_text(text, encoding="utf-8")
@@ -361,7 +361,7 @@ def test_what_is_typed_goes_before_the_file_and_a_run_gives_one(data, finished, 
 # --- devices and extras ---------------------------------------------------------------------------------------------------------------
 
 def test_devices_and_threads(capsys, tmp_path):
-    for device in ("tpu", "cuda:99", "cpu:1", "cuda:x", *(() if torch.cuda.is_available() else ("cuda",))):
+    for device in ("", "tpu", "cuda:99", "cpu:1", "cuda:x", *(() if torch.cuda.is_available() else ("cuda",))):
         assert f"--device {device}: there is no such device" in refused(capsys, "translate", "grammar", "--device", device)
     assert "--threads 0" in refused(capsys, "translate", "grammar", "--threads", 0)
     before = torch.get_num_threads()

@@ -92,6 +92,8 @@ def read_configuration(path: Path) -> Configuration:
     content = parsed(path, text)
     if not isinstance(content, dict):
         raise InputError(f"{path}: give the parts model and training")
+    if not isinstance(content.get("config", ""), str):
+        raise InputError(f"{path}, line {line_of(text, 'config')}: config is {content['config']!r}: give the name of a preset, as in \"small\"")
     kind = content.get("kind", "transformer")
     if kind not in kinds():
         raise InputError(

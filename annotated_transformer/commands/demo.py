@@ -34,7 +34,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
         say("1/4  Writing English and German sentences from the built-in grammar")
         learn_and_encode(grammar_corpus(data), "bpe", SIZES["grammar"])
     preset = None if (run_folder / "config.json").exists() else "tiny"
-    run = opened(run_folder, data, preset, {"steps": steps} if steps else {})
+    run = opened(run_folder, data, preset, {} if steps is None else {"steps": steps})
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data):
         say(f"Stopped. Continue with: annotated-transformer demo {folder}")

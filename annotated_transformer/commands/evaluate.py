@@ -21,7 +21,7 @@ from ..files import InputError, file_digest
 from ..options import say
 from ..parsing import TREES
 from ..records import make_record, write_record
-from ..runs import Run
+from ..runs import Run, find_run
 from ..scores import Score, moses, moses_languages, paired, score
 
 # %% ../../nbs/370_evaluate.ipynb #38796b8c
@@ -150,6 +150,8 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
                  against: str | None = None) -> dict[str, Any]:
     "The `summary` of a run on a split of a corpus, kept in the run's record, or on two files."
     translator, facts = translation.load(run), None
+    if against is not None and not Path(against).is_file():
+        find_run(against)  # before the search, which may take long
     if translator.run.config["data"].get("tgt") == TREES:
         raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split test`")
     language = known_language(language, translator.run.config["data"].get("tgt"))

@@ -57,7 +57,8 @@ def check_effect(corpus: str, options: dict) -> None:
     chosen = f"--sources {options['sources']}" if kind == "sources" else f"--corpus {corpus}"
     for name, value in options.items():
         if name not in OBEYED[kind]:
-            typed = f"--{name.replace('_', '-')} {'' if value is True else value}".strip()
+            words = [] if value is True else value if isinstance(value, list) else [value]
+            typed = " ".join([f"--{name.replace('_', '-')}", *map(str, words)])
             raise InputError(f"{typed}: has no effect with {chosen}: leave one of them out")
 
 # %% ../../nbs/350_prepare.ipynb #61f6377b
@@ -146,9 +147,10 @@ def aligned_text(folder: Path, corpus: str, vocab_size: int, overwrite: bool, op
     "Sentences and their translations, prepared for training."
     kept = (folder / "corpus.json").exists() and not overwrite
     kind, taken = options.pop("vocabulary", "bpe"), options.pop("vocabulary_from", None)
-    learning = {name: True for option, name in (("byte_fallback",
-                                                 "byte_fallback"), ("separate_vocabularies", "separate"))
-                                                 if options.pop(option, False)}
+    if taken:
+        find_run(taken).vocabulary()  # before the text, which may take long
+    names = {"byte_fallback": "byte_fallback", "separate_vocabularies": "separate"}
+    learning = {name: True for option, name in names.items() if options.pop(option, False)}
     made = text_corpus(folder, corpus, overwrite, options)
     if kept:
         say(f"Kept: the text in {folder}")
