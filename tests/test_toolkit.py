@@ -378,7 +378,7 @@ def test_ensembles(finished, tmp_path, capsys):
     alone = said(capsys, "translate", "grammar", file)
     assert said(capsys, "translate", "grammar", "grammar", file) == alone
     assert "only runs with the same vocabulary" in refused(capsys, "translate", "grammar", finished, file)
-    with pytest.raises(InputError, match="one vocabulary"):
+    with pytest.raises(InputError, match="the same vocabulary"):
         ensemble([load("grammar"), load(finished)])
 
 
