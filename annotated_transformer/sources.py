@@ -16,7 +16,7 @@ from pathlib import Path
 from annotated_transformer.corpora import (
     Cleaning, Corpus, build, check_languages, existing, from_files, hold_out, make_recipe
 )
-from .files import InputError
+from .files import InputError, needs
 from annotated_transformer.text_files import (
     Pair, check_file, check_paths, find_pairs, progress, read_pairs, select_lines
 )
@@ -82,9 +82,9 @@ def sacrebleu_files(test_set: str, pair: str) -> list[Path]:
 
     Raises InputError where it cannot.
     """
-    from sacrebleu import get_reference_files, get_source_file
+    sacrebleu = needs("sacrebleu", "scores")
     try:
-        return [Path(get_source_file(test_set, pair)), Path(get_reference_files(test_set, pair)[0])]
+        return [Path(sacrebleu.get_source_file(test_set, pair)), Path(sacrebleu.get_reference_files(test_set, pair)[0])]
     except (Exception, SystemExit) as error:  # it exits where a download is damaged
         raise InputError(f"sacreBLEU could not fetch {test_set} {pair} ({first_line(error)}): connect to the "
                          "network, "

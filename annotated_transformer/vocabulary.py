@@ -156,7 +156,7 @@ def word_piece_model(lines: Iterable[str], vocab_size: int, sample: int = 5_000_
 
     Raises InputError where the text does not yield so many symbols, or has more characters.
     """
-    from tokenizers import trainers
+    trainers = needs("tokenizers", "corpora").trainers
     lines = [spaced(line) for line in draw(lines, sample)]
     if not any(lines):
         raise size_error(vocab_size, "empty")

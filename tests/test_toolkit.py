@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated_transformer import cli
+from annotated_transformer import cli, sources
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.checkpoints import load_weights
 from annotated_transformer.commands.configuration import read_configuration
+from annotated_transformer.commands.translate import drawn
 from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.files import InputError
 from annotated_transformer.model import END, UNKNOWN, count_parameters
@@ -29,7 +30,7 @@ from annotated_transformer.runs import Run, average, ship
 from annotated_transformer.scores import bleu
 from annotated_transformer.training import start_run, train
 from annotated_transformer.translation import ensemble, load
-from annotated_transformer.vocabulary import BytePairVocabulary, learn_vocabulary, load_vocabulary
+from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary, learn_vocabulary, load_vocabulary
 from annotated_transformer.watching import best_step
 
 pytestmark = pytest.mark.xdist_group("toolkit")
@@ -372,6 +373,15 @@ def test_devices_and_threads(capsys, tmp_path):
     torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("library, use", [
+    ("tokenizers", lambda: WordPieceVocabulary.learn(["a b c"], 20)), ("sacrebleu", lambda: sources.sacrebleu_files("wmt13", "en-de")),
+    ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])), ("altair", lambda: drawn(load("grammar"), "The cow is old."))], ids=str)
+def test_what_lacks_a_library_says_which(library, use, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    with pytest.raises(InputError, match=f"^{library.split('.')[0]}.* is not installed, and this needs it: pip install"):
+        use()
+
+
 def test_ensembles(finished, tmp_path, capsys):
     file = tmp_path / "text"
     file.write_text("The cow is old .\nThe dog sleeps .\n")
@@ -391,7 +401,7 @@ def test_rounded_products_translate_nearly_the_same(precision):
 
 
 def test_a_conversation(capsys, tmp_path, monkeypatch):
-    from annotated_transformer.commands.translate import converse, drawn
+    from annotated_transformer.commands.translate import converse
     monkeypatch.chdir(tmp_path)
     translator = load("grammar")
     converse(["The cow is old .", ":attention", ":help", ""], lambda line: translator.translate(line) + "\n", lambda line: drawn(translator, line))

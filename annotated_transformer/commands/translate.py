@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from .. import translation
-from ..files import InputError
+from ..files import InputError, needs
 from ..options import say
 from ..runs import shipped_runs
 
@@ -172,6 +172,7 @@ def converse(lines: Iterable[str], answer: Callable[[str], str], draw: Callable[
 # %% ../../nbs/380_translate.ipynb #81831e3a
 def drawn(translator: translation.Translator, line: str) -> Path:
     "A new file in the working directory with a picture of the decoder's attention to the source."
+    needs("altair", "charts")
     from annotated_transformer.attention_figures import head_view
 
     number = 1
