@@ -395,9 +395,8 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
             build_model(model)
     except ValueError as error:
         raise InputError(str(error)) from None
-    # decided once, so that a run moved to another machine continues as it began
     check_positions(model, corpus)
-    if training.precision == "auto":
+    if training.precision == "auto":  # decided once, so that a run that was moved continues as it began
         training = replace(training, precision=native_precision(training_device()))
     return Run.create(
         folder, model, asdict(training), facts_of(corpus, vocabulary.digest), vocabulary, weights, **more)

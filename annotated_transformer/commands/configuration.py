@@ -87,24 +87,22 @@ def read_configuration(path: Path) -> Configuration:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})") from None
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})") from None
     content = parsed(path, text)
     if not isinstance(content, dict):
         raise InputError(f"{path}: give the parts model and training")
     if not isinstance(content.get("config", ""), str):
-        raise InputError(f"{path}, line {line_of(text, 'config')}: config is {content['config']!r}: give the name of a preset, as in \"small\"")
+        raise InputError(f"{path}, line {line_of(text, 'config')}: config is {content['config']!r}: "
+                         'give the name of a preset, as in "small"')
     kind = content.get("kind", "transformer")
     if kind not in kinds():
-        raise InputError(
-            f"{path}, line {line_of(text, 'kind')}: kind is {kind!r}: there are {', '.join(kinds())}")
+        raise InputError(f"{path}, line {line_of(text, 'kind')}: kind is {kind!r}: there are {', '.join(kinds())}")
     for key in content:
         if key not in ("config", "kind", "model", "training", *OF_A_RUN):
             raise InputError(f"{path}, line {line_of(text, key)}: {key}: no such key; "
                              "there are config, kind, model and training")
     model = check_part(path, text, content.get("model", {}), "model", architecture(kind).config)
     training = check_part(path, text, content.get("training", {}), "training", TrainingConfig)
-    # the vocabulary says it
-    changes = {name: value
-               for name, value in (model | training).items() if name not in ("vocab_size", "src_vocab_size")}
+    decided = ("vocab_size", "src_vocab_size")  # by the vocabulary
+    changes = {name: value for name, value in (model | training).items() if name not in decided}
     return Configuration(content.get("config", kind if "kind" in content else None), changes)

@@ -160,15 +160,13 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
     else:
         name, pairs, kept = split_set(translator.run, data, split)
     if record is not None and not kept:
-        raise InputError(
-            f"--record {record}: {run} has no finished training, or this is not the text that it names")
+        raise InputError(f"--record {record}: {run} has no finished training, or this is not the text that it names")
     sources, wanted = map(list, zip(*pairs))
     result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language)
     translator.run.add_evaluation(name, result.metrics, **search)  # a look at a test set leaves a trace
-    if record is not None or (kept and not src):
-        scored = keep_scores(translator.run, name, result, search, facts)
-        if record is not None:
-            write_record(record, scored | {"name": record.stem})
+    scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
+    if record is not None:
+        write_record(record, scored | {"name": record.stem})
     again = lambda name: translation.load(name).translate(sources, **search, progress=True)  # noqa: E731
     found = summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
     return found | compared(result.translations, wanted, against, again)
