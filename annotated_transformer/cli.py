@@ -67,6 +67,8 @@ def for_every_command(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
 
 def prepare_process(given: Namespace) -> None:
     "Apply the options that every command takes. Raises InputError for a device that does not exist."
+    # Read as torch loads: threads that wait sleep soon. On a busy machine a training is several times faster for it.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     from annotated_transformer.architectures import run_code
     from annotated_transformer.fast import keep_memory
     from annotated_transformer.processes import choose_device, choose_threads

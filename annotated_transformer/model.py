@@ -157,10 +157,9 @@ def count_parameters(config: TransformerConfig) -> int:
     if c.attention_bias:
         attention += c.n_heads * (2 * c.d_k + c.d_v) + c.d_model
     norm = 2 * c.d_model
+    feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
     if c.parameter_heads:
         feed_forward = 2 * c.parameter_heads * 64 * (c.d_model + c.n_p)
-    else:
-        feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
     positions = c.max_length * c.d_model if c.positions == "learned" else 0

@@ -609,3 +609,12 @@ def test_demo_reaches_90_bleu(tmp_path, capsys):
     record = json.loads((tmp_path / "demo" / "run" / "record.json").read_text())
     assert record["metrics"]["sacrebleu/test"] >= 90
     assert (tmp_path / "demo" / "attention.svg").stat().st_size > 1000
+
+
+def test_waiting_threads_sleep_soon():
+    "The setting is there before torch loads, which reads it once; one that the user made stays."
+    look = ("import os, sys; from annotated_transformer import cli; early = 'torch' in sys.modules; "
+            "cli.prepare_process(cli.for_every_command(['train'])[0]); print(early, os.environ['GOMP_SPINCOUNT'])")
+    for given, expected in (({}, "False 1000"), ({"GOMP_SPINCOUNT": "7"}, "False 7")):
+        environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | given
+        assert subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True, check=True).stdout.split() == expected.split()
