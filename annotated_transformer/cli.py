@@ -64,7 +64,7 @@ def for_every_command(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
     parser.add_argument("--threads", type=int)
     return parser.parse_known_args(argv)
 
-
+# %% ../nbs/340_command_line.ipynb #8da1e9a7
 def prepare_process(given: Namespace) -> None:
     "Apply the options that every command takes. Raises InputError for a device that does not exist."
     # Read as torch loads: threads that wait sleep soon. On a busy machine a training is several times faster for it.

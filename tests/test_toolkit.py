@@ -375,7 +375,8 @@ def test_devices_and_threads(capsys, tmp_path):
 
 @pytest.mark.parametrize("library, use", [
     ("tokenizers", lambda: WordPieceVocabulary.learn(["a b c"], 20)), ("sacrebleu", lambda: sources.sacrebleu_files("wmt13", "en-de")),
-    ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])), ("altair", lambda: drawn(load("grammar"), "The cow is old."))], ids=str)
+    ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])), ("altair", lambda: drawn(load("grammar"), "The cow is old."))],
+    ids=["tokenizers", "sacrebleu", "metrics", "altair"])
 def test_what_lacks_a_library_says_which(library, use, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
     with pytest.raises(InputError, match=f"^{library.split('.')[0]}.* is not installed, and this needs it: pip install"):

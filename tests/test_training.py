@@ -327,7 +327,7 @@ def test_a_full_disk(data, tmp_path, monkeypatch):
         save(state, file)
 
     monkeypatch.setattr(torch, "save", fails_the_second_time)
-    with pytest.raises(InputError, match="No space left on device.*whole.*continue with"):
+    with pytest.raises(InputError, match="No space left on device.*intact.*continue with"):
         train(run)
     assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.load_checkpoint(4)
     assert train(run) and run.checkpoints()[-1][0] == 12
@@ -342,7 +342,7 @@ def test_a_disk_that_is_really_full(data, tmp_path):
     try:
         run = start_run(disk / "run", data, SHAPE, replace(TRAINING, steps=400, keep=100))
         said = end(start(run.folder), 2)
-        assert "No space left" in said and "whole" in said and "Traceback" not in said, said
+        assert "No space left" in said and "intact" in said and "Traceback" not in said, said
         assert run.checkpoints() and run.newest_whole() == run.checkpoints()[-1][0]
         assert not [p for p in (run.folder / "checkpoints").iterdir() if p.name.startswith(".")]
     finally:
