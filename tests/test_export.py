@@ -115,6 +115,21 @@ def test_padding_and_start_are_never_written(vocabulary, tmp_path):
             assert [[names.index(s) for s in r.hypotheses[0]] for r in found] == [h.ids for h in greedy(model, src)]
 
 
+def page_program(folder):
+    "The lines of Python in an exported folder's README."
+    return re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+
+
+def page_translates(folder, program, line, translator):
+    "The README's program, given `line` and a greedy search, prints the translator's own translation."
+    changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
+    changed = changed.replace("beam_size=4", "beam_size=1").replace("print(", "print(ascii(").rstrip() + ")\n"
+    done = subprocess.run([sys.executable, "-c", changed], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made, = ast.literal_eval(done.stdout)
+    assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
+
+
 @pytest.mark.parametrize("export", [export_run, export_onnx])
 @pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
 def test_the_page_says_how(kind, export, tmp_path):
@@ -127,14 +142,9 @@ def test_the_page_says_how(kind, export, tmp_path):
         learned = kind.learn([e.src for e in EXAMPLES] + [e.tgt for e in EXAMPLES], 200)
         translator = Translator(Transformer(replace(SMALL, vocab_size=len(learned))), learned)
     folder = export(translator, tmp_path / "out")
-    program = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    program = page_program(folder)
     for line in lines:
-        changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
-        changed = changed.replace("beam_size=4", "beam_size=1").replace("print(", "print(ascii(").rstrip() + ")\n"
-        done = subprocess.run([sys.executable, "-c", changed], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        made, = ast.literal_eval(done.stdout)
-        assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
+        page_translates(folder, program, line, translator)
     assert subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True).returncode == 0
 
 
@@ -194,14 +204,7 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
 def test_the_page_says_how_with_both_vocabularies(kind, export, tmp_path):
     translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES], 120))
     folder = export(translator, tmp_path / "out")
-    program = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]
-    line = EXAMPLES[0].src
-    changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
-    changed = changed.replace("beam_size=4", "beam_size=1").replace("print(", "print(ascii(").rstrip() + ")\n"
-    done = subprocess.run([sys.executable, "-c", changed], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    made, = ast.literal_eval(done.stdout)
-    assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
+    page_translates(folder, page_program(folder), EXAMPLES[0].src, translator)
 
 
 def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
