@@ -92,8 +92,8 @@ def fine_tuning(source: str, data: Path, /, *, folder: Path = Path("runs/fine_tu
     fine_tuning.json.
 
     Examples:
-      annotated-transformer prepare data/multi30k_ende --corpus multi30k --source ~/multi30k --vocabulary-from
-      ende python -m annotated_transformer.experiments.fine_tuning ende data/multi30k_ende
+      annotated-transformer prepare data/captions --corpus multi30k --vocabulary-from ende
+      python -m annotated_transformer.experiments.fine_tuning ende data/captions
 
     Args:
         source: a run directory, or the name of weights that ship
