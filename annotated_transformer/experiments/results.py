@@ -159,8 +159,8 @@ def corpus_of(record: dict) -> str:
 
 
 def runs_of(records: dict[str, dict]) -> list[dict]:
-    "The records of trained models that translate: not of other systems' outputs, nor of search settings."
-    found = (r for r in records.values() if r["task"] == "translation" and "model" in r["config"] and "points" not in r["metrics"])
+    "The records of trained models that translate: not of other systems' outputs, of search settings, or of two runs compared."
+    found = (r for r in records.values() if r["task"] == "translation" and "model" in r["config"] and "steps" in r["metrics"])
     return sorted(found, key=lambda r: (r["data"]["name"], r["data"]["tgt"], r["name"]))
 
 
