@@ -80,7 +80,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         print(f"{name}: {found.sacrebleu:.2f} BLEU after {metrics[f'steps/{name}']:,} updates", file=sys.stderr)
     metrics |= {"gain": metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"], "least": LEAST}
     parts = {part: run.config[part] for part in ("model", "training")}
-    record = make_record("fine_tuning", "translation", data=run.config["data"], seed=training.seed,
+    record = make_record("fine_tuning", "translation", data=run.config["data"] | {"folder": str(data)}, seed=training.seed,
                          seconds=seconds, metrics=metrics, config={"from": source, "minutes": minutes} | parts)
     write_record(out / "fine_tuning.json", record)
     return record
