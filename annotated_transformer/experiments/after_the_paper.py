@@ -37,7 +37,7 @@ from ..files import InputError, read_json, write_json
 from ..grammar import examples, lemmas, n_words
 from ..model import BASE, END, PAD, START, Transformer, TransformerConfig
 from ..preferences import best_of, best_of_kl, dpo
-from ..records import make_record, run_program, write_record
+from ..records import ended, make_record, read_record, run_program, this_process, write_record
 from ..scores import bleu
 from ..span_corruption import pair_loss, span_pairs
 from ..trees import read_tree, read_trees
@@ -441,12 +441,13 @@ def facts(data: Path | None) -> dict:
     return {"name": data.name, "digest": None}
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #78124325
-def record_of(name: str, session: Session, data: Path | None, what: str, found: dict, seconds: float) -> dict:
-    "The record of a run from what its experiment found."
+def record_of(name: str, session: Session, data: Path | None, what: str, found: dict, seconds: float,
+              earlier: list[dict]) -> dict:
+    "The record of a run from what its experiment found, with the `earlier` sittings of the same run."
     more = {key: found.pop(key) for key in ("curve", "samples") if key in found}
     config = {"what": what, "scale": session.scale, "model": found.pop("model")}
     return make_record(name, "language_model", data=facts(data), config=config, seed=session.seed,
-                       seconds=seconds, metrics=found, **more)
+                       seconds=seconds, metrics=found, sittings=[*earlier, ended(this_process())], **more)
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #280fdeb4
 def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed: int = 0,
@@ -471,8 +472,10 @@ def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed:
         found = EXPERIMENTS[what](session, data)
     finally:
         write_json(clock, {"seconds": time.monotonic() - begun})
-    write_record(out / f"{name}.json", record_of(name, session, data, what, found, time.monotonic() - begun))
-    print(f"{out / name}.json, {time.monotonic() - begun:.0f} seconds")
+    path = out / f"{name}.json"
+    earlier = read_record(path)["sittings"] if path.exists() else []
+    write_record(path, record_of(name, session, data, what, found, time.monotonic() - begun, earlier))
+    print(f"{path}, {time.monotonic() - begun:.0f} seconds")
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #f729be3d
 def main(argv: Sequence[str] | None = None) -> None:

@@ -70,18 +70,19 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
     model, training = known[0], shortened(*known)
     check_fit(weights, model, source)
     src, references = map(list, zip(*Corpus.open(data).pairs("dev")))
-    metrics, seconds = {}, 0.0
+    metrics, seconds, sittings = {}, 0.0, []
     for name, initial in (("tuned", weights), ("scratch", None)):
         run = trained_for(begun(folder / name, data, model, training, source, initial), minutes)
         found = evaluate(load(run.folder), src, references, progress=True)
         metrics |= {f"sacrebleu/{name}": found.sacrebleu, f"perplexity/{name}": found.perplexity,
                     f"steps/{name}": progress(run)["step"]}
         seconds += progress(run)["seconds"]
+        sittings += run.sittings()
         print(f"{name}: {found.sacrebleu:.2f} BLEU after {metrics[f'steps/{name}']:,} updates", file=sys.stderr)
     metrics |= {"gain": metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"], "least": LEAST}
     parts = {part: run.config[part] for part in ("model", "training")}
     record = make_record("fine_tuning", "translation", data=run.config["data"] | {"folder": str(data)}, seed=training.seed,
-                         seconds=seconds, metrics=metrics, config={"from": source, "minutes": minutes} | parts)
+                         seconds=seconds, sittings=sittings, metrics=metrics, config={"from": source, "minutes": minutes} | parts)
     write_record(out / "fine_tuning.json", record)
     return record
 
