@@ -441,12 +441,12 @@ def facts(data: Path | None) -> dict:
     return {"name": data.name, "digest": None}
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #78124325
-def record_of(name: str, session: Session, data: Path | None, what: str, found: dict, seconds: float,
-              earlier: list[dict]) -> dict:
-    "The record of a run from what its experiment found, with the `earlier` sittings of the same run."
+def record_of(path: Path, session: Session, data: Path | None, what: str, found: dict, seconds: float) -> dict:
+    "The record of a run from what its experiment found; the sittings of an earlier one at `path` are kept."
+    earlier = read_record(path)["sittings"] if path.exists() else []
     more = {key: found.pop(key) for key in ("curve", "samples") if key in found}
     config = {"what": what, "scale": session.scale, "model": found.pop("model")}
-    return make_record(name, "language_model", data=facts(data), config=config, seed=session.seed,
+    return make_record(path.stem, "language_model", data=facts(data), config=config, seed=session.seed,
                        seconds=seconds, metrics=found, sittings=[*earlier, ended(this_process())], **more)
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #280fdeb4
@@ -473,8 +473,7 @@ def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed:
     finally:
         write_json(clock, {"seconds": time.monotonic() - begun})
     path = out / f"{name}.json"
-    earlier = read_record(path)["sittings"] if path.exists() else []
-    write_record(path, record_of(name, session, data, what, found, time.monotonic() - begun, earlier))
+    write_record(path, record_of(path, session, data, what, found, time.monotonic() - begun))
     print(f"{path}, {time.monotonic() - begun:.0f} seconds")
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #f729be3d

@@ -76,8 +76,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         found = evaluate(load(run.folder), src, references, progress=True)
         metrics |= {f"sacrebleu/{name}": found.sacrebleu, f"perplexity/{name}": found.perplexity,
                     f"steps/{name}": progress(run)["step"]}
-        seconds += progress(run)["seconds"]
-        sittings += run.sittings()
+        seconds, sittings = seconds + progress(run)["seconds"], sittings + run.sittings()
         print(f"{name}: {found.sacrebleu:.2f} BLEU after {metrics[f'steps/{name}']:,} updates", file=sys.stderr)
     metrics |= {"gain": metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"], "least": LEAST}
     parts = {part: run.config[part] for part in ("model", "training")}
