@@ -330,12 +330,14 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(after_the_paper.Session, "once", stopping)
     with pytest.raises(KeyboardInterrupt):
         main(arguments)
-    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "after_spans_seed0").glob("*[!s].json")}
+    folder = tmp_path / "runs" / "after_spans_seed0"
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json") if path.name != "clock.json"}
     assert len(before) == 2
     monkeypatch.setattr(after_the_paper.Session, "once", once)
     main(arguments)
-    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "runs" / "after_spans_seed0").glob("*.json")}.items()
-    assert read_record(tmp_path / "after_spans_seed0.json")["status"] == "finished"
+    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}.items()
+    record = read_record(tmp_path / "after_spans_seed0.json")
+    assert record["status"] == "finished" and len(record["sittings"]) == 2
 
 
 def test_wrong_options_of_a_run_are_one_line(tmp_path: Path, capsys):

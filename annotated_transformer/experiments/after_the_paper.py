@@ -37,7 +37,7 @@ from ..files import InputError, read_json, write_json
 from ..grammar import examples, lemmas, n_words
 from ..model import BASE, END, PAD, START, Transformer, TransformerConfig
 from ..preferences import best_of, best_of_kl, dpo
-from ..records import ended, make_record, read_record, run_program, this_process, write_record
+from ..records import ended, make_record, run_program, this_process, write_record
 from ..scores import bleu
 from ..span_corruption import pair_loss, span_pairs
 from ..trees import read_tree, read_trees
@@ -441,13 +441,12 @@ def facts(data: Path | None) -> dict:
     return {"name": data.name, "digest": None}
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #78124325
-def record_of(path: Path, session: Session, data: Path | None, what: str, found: dict, seconds: float) -> dict:
-    "The record of a run from what its experiment found; the sittings of an earlier one at `path` are kept."
-    earlier = read_record(path)["sittings"] if path.exists() else []
+def record_of(name: str, session: Session, data: Path | None, what: str, found: dict, spent: dict) -> dict:
+    "The record of a run from what its experiment found, and the seconds and sittings that it `spent`."
     more = {key: found.pop(key) for key in ("curve", "samples") if key in found}
     config = {"what": what, "scale": session.scale, "model": found.pop("model")}
-    return make_record(path.stem, "language_model", data=facts(data), config=config, seed=session.seed,
-                       seconds=seconds, metrics=found, sittings=[*earlier, ended(this_process())], **more)
+    return make_record(name, "language_model", data=facts(data), config=config, seed=session.seed, metrics=found,
+                       **spent, **more)
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #280fdeb4
 def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed: int = 0,
@@ -462,19 +461,19 @@ def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed:
         raise InputError(f"--scale {scale}, --data {data}: give a scale above 0 and up to 1, and a folder to "
                          "encoder or continuation alone")
     material = "" if data is None else facts(data)["name"].removeprefix("treebank_") + "_"
-    kind = "alignment_larger" if what == "alignment" else what  # after_alignment_seed0 had a smaller task
-    name = f"after_{kind}_{material}seed{seed}"
+    name = f"after_{what.replace('alignment', 'alignment_larger')}_{material}seed{seed}"  # _larger: a new task
     session, begun = Session(runs / name, seed, scale), time.monotonic()
     session.folder.mkdir(parents=True, exist_ok=True)
-    clock = session.folder / "seconds.json"
-    begun -= read_json(clock)["seconds"] if clock.exists() else 0.0
+    clock = session.folder / "clock.json"
+    spent = read_json(clock) if clock.exists() else {"seconds": 0.0, "sittings": []}
     try:
         found = EXPERIMENTS[what](session, data)
     finally:
-        write_json(clock, {"seconds": time.monotonic() - begun})
-    path = out / f"{name}.json"
-    write_record(path, record_of(path, session, data, what, found, time.monotonic() - begun))
-    print(f"{path}, {time.monotonic() - begun:.0f} seconds")
+        spent = {"seconds": spent["seconds"] + time.monotonic() - begun,
+                 "sittings": [*spent["sittings"], ended(this_process())]}
+        write_json(clock, spent)
+    write_record(out / f"{name}.json", record_of(name, session, data, what, found, spent))
+    print(f"{out / name}.json, {spent['seconds']:.0f} seconds")
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #f729be3d
 def main(argv: Sequence[str] | None = None) -> None:
