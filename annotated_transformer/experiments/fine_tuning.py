@@ -79,9 +79,9 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         seconds, sittings = seconds + progress(run)["seconds"], sittings + run.sittings()
         print(f"{name}: {found.sacrebleu:.2f} BLEU after {metrics[f'steps/{name}']:,} updates", file=sys.stderr)
     metrics |= {"gain": metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"], "least": LEAST}
-    parts = {part: run.config[part] for part in ("model", "training")}
-    record = make_record("fine_tuning", "translation", data=run.config["data"] | {"folder": str(data)}, seed=training.seed,
-                         seconds=seconds, sittings=sittings, metrics=metrics, config={"from": source, "minutes": minutes} | parts)
+    config = {"from": source, "minutes": minutes} | {part: run.config[part] for part in ("model", "training")}
+    record = make_record("fine_tuning", "translation", data=run.config["data"] | {"folder": str(data)},
+                         seed=training.seed, seconds=seconds, sittings=sittings, metrics=metrics, config=config)
     write_record(out / "fine_tuning.json", record)
     return record
 
