@@ -123,8 +123,8 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
                "aer_diagonal": float(error_rate(np.array([found_and_possible(diagonal(p), p) for p in pairs]))),
                "chosen": [{"layer": layer, "head": head} for layer, head in chosen], "pairs": len(pairs)}
     write_record(out / f"alignment_{data['name']}.json", make_record(
-        f"alignment_{data['name']}", "heads", data={"run": data["name"], "vocabulary": data["vocabulary"],
-                                                    "name": "hand-aligned"},
+        f"alignment_{data['name']}", "alignment",
+        data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "hand-aligned"},
         config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics))
     print(f"alignment error rate {100 * value:.1f}, untrained {100 * metrics['aer_untrained']:.1f}, diagonal "
           f"{100 * metrics['aer_diagonal']:.1f}; "
