@@ -208,7 +208,7 @@ def perform(job: Job, rules: Rules, place: Place) -> bool:
         write_record(path, record | {"name": job.name, "task": rules.name, "row": job.system.row})
         return True
     write_record(path, result(job, rules, run, place))
-    say(f"{job.name}: perplexity {read_record(path)['metrics']['perplexity/dev']:.2f}")
+    say(f"{job.name}: perplexity {read_record(path)['metrics']['perplexity/dev']:.4g}")
     return True
 
 # %% ../../nbs/481_rivals_measured.ipynb #991cdf8f
