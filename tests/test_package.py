@@ -122,9 +122,8 @@ assert not loaded, loaded
 assert set(annotated_transformer.__all__) <= set(dir(annotated_transformer)) and not hasattr(annotated_transformer, "nothing")
 assert isinstance(load("grammar"), Translator)
 print(load("grammar").translate("The cow is old, but it plays."))
-print(load("ende").translate("The weather will be nice tomorrow."))
 """)
-    assert printed == "Die Kuh ist alt, aber sie spielt.\nDas Wetter wird morgen schön sein.\n"
+    assert printed == "Die Kuh ist alt, aber sie spielt.\n"
 
 
 def test_imports_are_light(run):

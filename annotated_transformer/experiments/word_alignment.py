@@ -125,7 +125,8 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
     write_record(out / f"alignment_{data['name']}.json", make_record(
         f"alignment_{data['name']}", "alignment",
         data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "hand-aligned"},
-        config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics))
+        config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
+        weights=translator.run.provenance()["weights"]))
     print(f"alignment error rate {100 * value:.1f}, untrained {100 * metrics['aer_untrained']:.1f}, diagonal "
           f"{100 * metrics['aer_diagonal']:.1f}; "
           f"heads chosen: {', '.join(f'layer {layer + 1}, head {head + 1}' for layer, head in chosen)}")
