@@ -1,4 +1,5 @@
 """Heads whose behaviour is known, built by hand or into a model, measured; links of sentences written by hand; controls that must not move."""
+import hashlib
 import json
 from itertools import permutations
 from random import Random
@@ -15,6 +16,7 @@ from annotated_transformer.experiments.attention_heads import (Measured, Sentenc
 from annotated_transformer.files import InputError
 from annotated_transformer.grammar import parse, realise
 from annotated_transformer.model import END
+from annotated_transformer.runs import find_run
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary
 
@@ -301,6 +303,7 @@ def test_the_command_writes_a_record(tmp_path, capsys):
     heads.main(["grammar", "--out", str(tmp_path / "out"), "--sentences", "20", "--data", str(corpus)])
     record = json.loads((tmp_path / "out" / "heads_grammar.json").read_text())
     assert record["task"] == "heads" and record["metrics"]["sentences"] == {"grammar": 20, "text": 20} and record["seed"] == 0
+    assert record["weights"] == hashlib.sha256((find_run("grammar").folder / "averaged.safetensors").read_bytes()).hexdigest()
     assert record["data"]["sets"]["text"]["split"] == "dev" and "encoder/governor" in record["metrics"]["sets"]["grammar"]["heads"]
     for key, measure in record["metrics"]["sets"]["grammar"]["heads"].items():
         assert all(np.shape(measure[what]) == (2, 4) for what in ("trained", "shuffled", "untrained", "margin_low")), key

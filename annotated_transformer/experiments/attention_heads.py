@@ -408,7 +408,8 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     metrics = {"sentences": {name: len(pairs) for name, pairs in sets.items()}, "sets": found}
     return make_record(f"heads_{trained_on['name']}", "heads", data=facts,
                        config=translator.run.config["model"], seed=seed,
-                       seconds=time.perf_counter() - began, metrics=metrics)
+                       seconds=time.perf_counter() - began, metrics=metrics,
+                       weights=translator.run.provenance()["weights"])
 
 # %% ../../nbs/610_attention_heads.ipynb #9ee141cd
 def text_set(translator: Translator, corpus: Corpus, split: str, n: int,
