@@ -1,7 +1,9 @@
 """The claims: rules that are whole and older than what they judge, verdicts that follow from the raw records, statistics compared with others."""
 import fnmatch
 import functools
+import hashlib
 import importlib
+import inspect
 import json
 import math
 import os
@@ -12,6 +14,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 from statistics import mean, stdev
+from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
@@ -141,10 +144,49 @@ def rule(claim: dict) -> dict:
 
 
 def changed(before: dict, now: dict) -> list[str]:
-    "The claims whose rule is another than before, without a change that was listed since. A change once listed excuses no later one."
+    """The claims whose rule is another than before, and the judges whose code is, without a change that was listed since.
+
+    A change once listed excuses no later one. A judge that was not pinned before has not changed.
+    """
     count = lambda file: Counter(change["claim"] for change in file.get("change", []))  # noqa: E731
     old, listed = {claim["name"]: rule(claim) for claim in before["claim"]}, count(now) - count(before)
-    return [claim["name"] for claim in now["claim"] if claim["name"] not in listed and old.get(claim["name"]) != rule(claim)]
+    claims = [claim["name"] for claim in now["claim"] if old.get(claim["name"]) != rule(claim)]
+    judges = [f"judge {name}" for name, digest in before.get("judges", {}).items() if now.get("judges", {}).get(name) != digest]
+    return [name for name in claims + judges if name not in listed]
+
+
+def parts_of(function: FunctionType) -> set[FunctionType]:
+    "A judge and all that it calls in the two modules that judge."
+    found, left = set(), [inspect.unwrap(function)]
+    while left:
+        found.add(function := left.pop())
+        codes, names = [function.__code__], set()
+        while codes:
+            code = codes.pop()
+            names |= {*code.co_names}
+            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        called = {inspect.unwrap(function.__globals__[name]) for name in names if callable(function.__globals__.get(name))}
+        left += [f for f in called - found if isinstance(f, FunctionType) and f.__module__ in (module.__name__, verdicts.__name__)]
+    return found
+
+
+def judge_digest(function: FunctionType) -> str:
+    "The digest of the source of `parts_of` a judge, whatever its layout."
+    sources = sorted("".join(inspect.getsource(part).split()) for part in parts_of(function))
+    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+
+
+def test_the_judges_are_those_that_are_pinned():
+    "Whoever changes a judge changes its digest in the file of claims too, and lists the change there as that of `judge NAME`."
+    judges = JUDGES | {"rows": module.judge_rows}
+    assert {name: judge_digest(judge) for name, judge in judges.items()} == read_claims()["judges"]
+    assert {f.__name__ for f in parts_of(JUDGES["chosen"])} >= {"best_of", "clearly_better", "adjusted", "matching", "combined"}
+    assert {f.__name__ for f in parts_of(verdicts.compare_all)} >= {"compare_rows", "t_areas", "seed_noise", "decide", "quality"}
+
+
+def pinned_as(claim: dict) -> str:
+    "The name in `judges` of a claim's judge; both judges of pairs of rows are one."
+    return "rows" if "pairs" in claim else claim["judge"]
 
 
 def rules_at(revision: str) -> dict:
@@ -161,6 +203,9 @@ def test_a_changed_rule_is_noticed():
     assert changed(other, now) == [first["name"]] == changed(now | {"claim": rest}, now)
     assert changed(other, now | {"change": [*now["change"], {"claim": first["name"]}]}) == []
     assert changed(now | {"claim": [first | {"says": "In other words."}, *rest]}, now) == []
+    other = now | {"judges": now["judges"] | {"margin": "0" * 16}}
+    assert changed(now, other) == ["judge margin"]
+    assert changed(now, other | {"change": [*now["change"], {"claim": "judge margin"}]}) == []
     again = now["change"][0]["claim"]  # listed before: that excuses no second change
     moved = [claim | {"at_most": -1} if claim["name"] == again else claim for claim in now["claim"]]
     assert changed(now, now | {"claim": moved}) == [again]
@@ -172,7 +217,8 @@ def test_rules_are_older_than_the_runs_that_they_judge(found, records):
     now, complaints = tomllib.loads((ROOT / RULES).read_text()), []
     for revision in {records[name]["revision"] for several in found.values() for f in several for name in f.records if not is_older(records[name])}:
         late = set(changed(rules_at(revision), now))
-        complaints += [f"{name}: its rule is younger than {record}" for name in late for f in found[name] for record in f.records
+        late |= {name for name, claim in CLAIMS.items() if f"judge {pinned_as(claim)}" in late}
+        complaints += [f"{name}: its rule is younger than {record}" for name in late & set(found) for f in found[name] for record in f.records
                        if records[record]["revision"] == revision]
     assert not complaints, "\n".join(complaints)
 
@@ -196,7 +242,9 @@ def test_each_change_of_a_rule_with_data_is_listed():
     files = [rules_at(revision) for revision in revisions] + [tomllib.loads((ROOT / RULES).read_text())]
     for revision, before, after in zip([*revisions[1:], "HEAD"], files, files[1:]):
         old, there = {claim["name"]: claim for claim in before["claim"]}, [Path(path).stem for path in git("ls-tree", "--name-only", revision, "nbs/results/")]
-        complaints += [f"{revision[:12]}: {name}" for name in changed(before, after)
+        changes = set(changed(before, after))
+        changes |= {name for name, claim in old.items() if f"judge {pinned_as(claim)}" in changes}
+        complaints += [f"{revision[:12]}: {name}" for name in sorted(changes)
                        if name in old and all(fnmatch.filter(there, pattern) for pattern in asked(old[name]))]
     assert revisions and not complaints, "\n".join(complaints)
 
