@@ -18,11 +18,12 @@ from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpora import Corpus
 from annotated_transformer.model import END, TransformerConfig
-from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus, prepare_trees, source_line, tokenise, tree_corpus
+from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus
 from annotated_transformer.checkpoints import remove_checkpoint
 from annotated_transformer.runs import Run
 from annotated_transformer.presets import TrainingConfig
 from annotated_transformer.training import start_run, train
+from annotated_transformer.treebanks import escape, gold_trees, prepare_trees, source_line, tokenise, tree_corpus, tree_files, treebank
 from annotated_transformer.trees import clean, linearise, read_tree, read_trees, restore
 from annotated_transformer.vocabulary import load_vocabulary
 from test_trees import fails, shared
@@ -112,7 +113,7 @@ def test_genia_is_split_in_blocks(tmp_path, treebanks):
     for split, words in wanted.items():
         assert sources(alone, split) == words
         assert sources(both, "test_genia" if split == "test" else split) == ([] if split == "test" else sources(craft, split)) + words
-    assert sources(both, "test") == sources(craft, "test") and len(parsing.gold_trees(both, "test_genia")) == 100
+    assert sources(both, "test") == sources(craft, "test") and len(gold_trees(both, "test_genia")) == 100
 
 
 @pytest.mark.parametrize("lost", [2, 15, 21, 22, 23])
@@ -201,7 +202,7 @@ def test_sequences_with_tags(tmp_path, treebanks):
     make = lambda name, **options: tree_corpus(tmp_path / name, "craft", treebanks / "treebank_craft", **options)
     plain, tagged = make("plain"), make("tagged", tags=True)
     fails(lambda: make("plain", tags=True), "other files or options")
-    for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"), parsing.gold_trees(tagged, "test"), strict=True):
+    for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"), gold_trees(tagged, "test"), strict=True):
         assert source == same and len(target.split()) == len(symbols.split()) and restore(symbols.split(), tree.words) == (tree, False)
     vocabulary = prepare_trees(tagged, 300)
     for text in [symbols for _, symbols in tagged.pairs("train")] + ["(S XX WRB , )S"]:
@@ -224,7 +225,7 @@ WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sle
 def test_words_are_cut_as_nltk_cuts_them(words, end, join):
     line = words[0] + join + " ".join(words[1:]) + end
     if line.strip(" ,;:-"):
-        assert tokenise(line) == [parsing.escape(w) for w in nltk.TreebankWordTokenizer().tokenize(line)]
+        assert tokenise(line) == [escape(w) for w in nltk.TreebankWordTokenizer().tokenize(line)]
 
 
 @settings(max_examples=100, deadline=None)
@@ -314,8 +315,8 @@ def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
     vocabulary = load_parser("grammar-trees").vocabulary
     constraint, checked = TreeConstraint(vocabulary, 300), 0
     known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
-    for file in parsing.tree_files(shared(folder))[:2]:
-        for _, tree in itertools.islice(parsing.treebank([file]), 150):
+    for file in tree_files(shared(folder))[:2]:
+        for _, tree in itertools.islice(treebank([file]), 150):
             if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
                 for tags in (True, False):
                     symbols = linearise(tree, tags)
@@ -367,7 +368,7 @@ class Oracle(Parser):
 
 
 def test_a_perfect_parser_has_100(made):
-    gold = parsing.gold_trees(Corpus.open(made / "data"), "test")
+    gold = gold_trees(Corpus.open(made / "data"), "test")
     whole = parsing.parse_trees(Oracle(gold), gold).metrics("test")
     assert [whole[f"{name}/test"] for name in ("f1", "precision", "recall", "complete", "mended")] == [100, 100, 100, 100, 0]
     cut = parsing.parse_trees(Oracle(gold, cut={0, 7, 9}), gold)
@@ -675,7 +676,7 @@ def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
     capsysbinary.readouterr()
     cli.main(["parse", run, "--split", "test", "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
     out, told = (stream.decode() for stream in capsysbinary.readouterr())
-    gold = parsing.gold_trees(Corpus.open(data), "test")
+    gold = gold_trees(Corpus.open(data), "test")
     assert [read_tree(line).words for line in out.splitlines()] == [tree.words for tree in gold]
     record = json.loads((tmp_path / "kept.json").read_text())
     assert record["task"] == "parsing" and f"{record['metrics']['f1/test']:.2f}" in told and "24 sentences" in told

@@ -25,7 +25,7 @@ from annotated_transformer.fast import target_hidden
 from annotated_transformer.files import InputError, read_json, write_json
 from annotated_transformer.model import END, PAD, START, TransformerConfig
 from annotated_transformer.optimizer import OPTIMIZERS
-from annotated_transformer.parsing import gold_trees, prepare_trees, tree_corpus
+from annotated_transformer.treebanks import gold_trees, prepare_trees, tree_corpus
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.runs import Run

@@ -19,10 +19,10 @@ from .. import corpora, translation
 from ..corpora import Corpus
 from ..files import InputError, file_digest
 from ..options import say
-from ..parsing import TREES
 from ..records import make_record, write_record
 from ..runs import Run, find_run
 from ..scores import Score, moses, moses_languages, paired, score
+from ..treebanks import TREES
 
 # %% ../../nbs/370_evaluate.ipynb #38796b8c
 def summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[str, float]) -> dict[str, Any]:

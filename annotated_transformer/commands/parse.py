@@ -15,10 +15,10 @@ from .translate import answer_lines, check_lengths, opened
 from ..corpora import Corpus
 from ..files import InputError
 from ..options import say
-from ..parsing import (ALPHA, BEAM, Parser, escape, load_parser, parse_corpus,
-                                           source_line, tokenise)
+from ..parsing import ALPHA, BEAM, Parser, load_parser, parse_corpus
 from ..records import write_record
 from ..translation import check_search
+from ..treebanks import escape, source_line, tokenise
 
 # %% ../../nbs/740_parse.ipynb #d52be33d
 def parsed(parser: Parser, name: str, tokenized: bool, strict: bool, beam_size: int, alpha: float):

@@ -96,7 +96,7 @@ def text_corpus(folder: Path, corpus: str, overwrite: bool, options: dict) -> Co
 # %% ../../nbs/350_prepare.ipynb #0986e148
 def treebank(folder: Path, corpus: str, vocab_size: int, overwrite: bool, options: dict) -> None:
     "Sentences and their trees, prepared for training."
-    from annotated_transformer.parsing import prepare_trees, tree_corpus
+    from annotated_transformer.treebanks import prepare_trees, tree_corpus
 
     if "extra_weight" in options:
         if "extra" not in options:

@@ -24,14 +24,14 @@ from ..corpora import Corpus
 from ..files import InputError, read_json, write_json
 from ..fast import keep_memory
 from ..parsing import (ALPHA, PARSER, PARSER_SMALL, PARSER_TRAINING, Parser, choose_beam,
-                                           continue_on, load_parser)
-from ..parsing import gold_trees, parse_trees, prepare_trees, tree_corpus
+                                           continue_on, load_parser, parse_trees)
 from ..presets import TINY, TrainingConfig
 from ..records import make_record, run_program, write_record
 from ..rivals.base import body_parameters, fitted
 from ..rivals.recurrent import RecurrentConfig
 from ..runs import Run
 from ..training import start_run, train
+from ..treebanks import gold_trees, prepare_trees, tree_corpus
 from ..trees import Tree, linearise, read_tree, restore
 from ..vocabulary import Vocabulary, load_vocabulary
 
