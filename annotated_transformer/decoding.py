@@ -104,14 +104,17 @@ class Constraint:
         "The symbols that may come next at each place."
         raise NotImplementedError
 
+    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"], state):
+        "The log-probabilities by which the search chooses: -inf where a symbol may not come."
+        return logs.masked_fill(~self.allowed(state), -torch.inf)
+
     def advance(self, state, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]):
         "The state after each place extended the place `parent` of the step before by `symbol`."
         raise NotImplementedError
 
 # %% ../nbs/300_decoding.ipynb #eeb736ef
 def choices(
-    logits: Float[Tensor, "sentence place vocab_size"], forced: Int[Tensor, " sentence"] | None = None,
-    mask: Bool[Tensor, "sentence place vocab_size"] | None = None
+    logits: Float[Tensor, "sentence place vocab_size"], forced: Int[Tensor, " sentence"] | None = None
 ) -> Float[Tensor, "sentence place vocab_size"]:
     """The log-probabilities, -inf where a symbol may not be chosen; `forced` is PAD where the choice is free.
 
@@ -122,7 +125,7 @@ def choices(
     if forced is not None and forced.any():
         others = torch.arange(logs.size(-1), device=logs.device) != forced[:, None]
         logs = logs.masked_fill((others & (forced != PAD)[:, None])[:, None], -torch.inf)
-    return logs if mask is None else logs.masked_fill(~mask, -torch.inf)
+    return logs
 
 # %% ../nbs/300_decoding.ipynb #c5c39e89
 def largest(
@@ -393,7 +396,9 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], beam_size: int 
             if constraint:
                 rules.keep_rows(rows)
         wanted = forced[beams.sentence, beams.length] if beams.length < forced.size(1) else None
-        logs = choices(state.step(beams.symbol), wanted, constraint.allowed(rules) if constraint else None)
+        logs = choices(state.step(beams.symbol), wanted)
+        if constraint:
+            logs = constraint.weigh(logs, rules)
         parent, total, ended = beams.advance(logs, beam_size)
         history.append((beams.sentence, beams.symbol, parent, total, ended))
         state.follow(parent)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA', 'PARSER_SMALL', 'SMALL_TRAINING', 'PRESETS',
-           'Written', 'TreeConstraint', 'allowed', 'advance', 'Parse', 'Parser', 'load_parser', 'Parsed', 'parse_trees',
-           'parse_corpus', 'choose_beam', 'continue_on']
+           'Written', 'TreeConstraint', 'allowed', 'advance', 'WordedTreeConstraint', 'Parse', 'Parser', 'load_parser',
+           'Parsed', 'parse_trees', 'parse_corpus', 'choose_beam', 'continue_on']
 
 # %% ../nbs/720_parsing.ipynb #76c05ef2
 import re
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 # %% ../nbs/720_parsing.ipynb #7183cc4c
@@ -29,8 +29,8 @@ from .presets import PAPER, TrainingConfig
 from .runs import Run
 from .training import start_run
 from .translation import Translator
-from .treebanks import TREES, gold_trees, source_line, tokenise
-from .trees import Tree, restore
+from .treebanks import TREES, WORDED, gold_trees, source_line, tokenise
+from .trees import WORD, Tree, restore
 from .vocabulary import Vocabulary, load_vocabulary
 
 # %% ../nbs/720_parsing.ipynb #1897601a
@@ -54,8 +54,9 @@ PRESETS = {
 class Written:
     "How far each hypothesis, the beginning of a tree, has come."
 
-    words: Int[Tensor, "sentence place"]
-    "words without a leaf"
+    src: Int[Tensor, "sentence src"]
+    left: Int[Tensor, "sentence place"]
+    "leaves to come"
     room: Int[Tensor, "sentence place"]
     "symbols that may still follow, not counting the end"
     depth: Int[Tensor, "sentence place"]
@@ -96,37 +97,63 @@ class TreeConstraint(Constraint):
 
     def start(self, src: Int[Tensor, "sentence src"]) -> Written:
         "Nothing is written yet, and each sentence has one place."
-        words = self.begins_word[src].sum(1, keepdim=True)
+        left = self.begins_word[src].sum(1, keepdim=True)
         room = (src != PAD).sum(1, keepdim=True) + self.extra - 1
-        none = torch.zeros_like(words)
-        return Written(words, room, none, none, none[..., None].expand(-1, -1, self.deepest))
+        none = torch.zeros_like(left)
+        return Written(src, left, room, none, none, none[..., None].expand(-1, -1, self.deepest))
+
+    def leaves(self, state: Written) -> tuple[Bool[Tensor, "..."], Bool[Tensor, "#sentence #place"]]:
+        "The symbols that may stand for what comes next in the source, and whether no word has been begun."
+        return self.leaf, torch.ones_like(state.left, dtype=torch.bool)
 
 # %% ../nbs/720_parsing.ipynb #444ab801
 def allowed(self: TreeConstraint, state: Written) -> Bool[Tensor, "sentence place vocab_size"]:
     "The symbols that may come next in each hypothesis."
-    more, inside = state.words > 0, state.depth > 0
-    fits = (state.depth < self.deepest) & (state.room >= state.words + state.depth + 2)
-    may_open = more & fits & (state.chain < self.longest_chain)
-    may_close = inside & (state.chain == 0) & (~more | (state.depth > 1))
+    more, inside, (leaves, between) = state.left > 0, state.depth > 0, self.leaves(state)
+    fits = (state.depth < self.deepest) & (state.room >= state.left + state.depth + 2)
+    may_open = more & between & fits & (state.chain < self.longest_chain)
+    may_close = inside & between & (state.chain == 0) & (~more | (state.depth > 1))
     innermost = (state.stack.gather(2, (state.depth - 1).clamp(min=0)[..., None])
                  .masked_fill(~may_close[..., None], PAD))
-    return (may_open[..., None] & self.opens | (more & inside)[..., None] & self.leaf
+    return (may_open[..., None] & self.opens | (more & inside)[..., None] & leaves
             | (self.partner == innermost) | (~more & ~inside)[..., None] & self.end)
 
 
 def advance(self: TreeConstraint, state: Written, parent: Int[Tensor, "sentence beam"],
             symbol: Int[Tensor, "sentence beam"]) -> Written:
     "The hypotheses after a step: each continues the one at place `parent` with `symbol`."
-    words, room, depth, chain = (getattr(state, name).gather(1, parent)
-                                 for name in ("words", "room", "depth", "chain"))
+    left, room, depth, chain = (getattr(state, name).gather(1, parent)
+                                for name in ("left", "room", "depth", "chain"))
     stack = state.stack.take_along_dim(parent[..., None], 1)
-    opens, closes, leaf = self.opens[symbol], self.partner[symbol] >= 0, self.leaf[symbol]
+    opens, closes = self.opens[symbol], self.partner[symbol] >= 0
+    leaf = ~opens & ~closes & ~self.end[symbol]
     top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
-    return Written(words - leaf.long(), room - 1, depth + opens.long() - closes.long(), (chain + 1) * opens,
+    return Written(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(), (chain + 1) * opens,
                    torch.where(opens[..., None] & top, symbol[..., None], stack))
 
 
 TreeConstraint.allowed, TreeConstraint.advance = allowed, advance
+
+# %% ../nbs/720_parsing.ipynb #48ff8e1d
+class WordedTreeConstraint(TreeConstraint):
+    "The same for sequences with words: a leaf is its word, piece by piece, and `left` counts pieces."
+
+    def start(self, src: Int[Tensor, "sentence src"]) -> Written:
+        state = super().start(src)
+        state.left = ((src != PAD) & (src != END)).sum(1, keepdim=True)
+        return state
+
+    def leaves(self, state: Written) -> tuple[Bool[Tensor, "..."], Bool[Tensor, "#sentence #place"]]:
+        length = ((state.src != PAD) & (state.src != END)).sum(1, keepdim=True)
+        piece = state.src.gather(1, (length - state.left).clamp(max=state.src.size(1) - 1))
+        symbols = torch.arange(len(self.leaf), device=piece.device)
+        return symbols == piece[..., None], self.begins_word[piece] | (state.left == 0)
+
+    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"], state: Written):
+        "All words' probability is the next word's; inside a word, its next piece is certain."
+        words, (piece, between) = ~self.opens & (self.partner < 0) & ~self.end, self.leaves(state)
+        any_word = logs.masked_fill(~words, -torch.inf).logsumexp(-1).where(between, 0.0)
+        return super().weigh(torch.where(piece, any_word[..., None], logs), state)
 
 # %% ../nbs/720_parsing.ipynb #a57765c4
 class Parse(NamedTuple):
@@ -146,10 +173,13 @@ class Parser:
 
     def __init__(self, translator: Translator):
         self.translator, self.vocabulary = translator, translator.vocabulary
-        if translator.run and (target := translator.run.config["data"].get("tgt")) != TREES:
+        target = translator.run.config["data"].get("tgt") if translator.run else TREES
+        if target not in (TREES, WORDED):
             raise InputError(f"{translator.run.folder}: this run translates into {target}, not into trees: "
                              "train a parser on a corpus of trees")
-        self.constraint = TreeConstraint(self.vocabulary, EXTRA, translator.device)
+        self.worded = target == WORDED
+        constraint = WordedTreeConstraint if self.worded else TreeConstraint
+        self.constraint = constraint(self.vocabulary, EXTRA, translator.device)
 
     def parse_words(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None,
                     beam_size: int = BEAM,
@@ -166,6 +196,8 @@ class Parser:
             first_line=first_line,
             batch_tokens=max(8000 // beam_size, 400), constraint=self.constraint if constrained else None)
         symbols = [self.vocabulary.decode(best.ids).split() for best, *_ in found]
+        if self.worded:
+            symbols = [[symbol if symbol[0] in "()" else WORD for symbol in some] for some in symbols]
         return [Parse(*restore(symbols[i], words, tags and tags[i]), found[i][0].score) if words else None
                 for i, words in enumerate(sentences)]
 

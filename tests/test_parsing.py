@@ -18,7 +18,7 @@ from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpora import Corpus
 from annotated_transformer.model import END, TransformerConfig
-from annotated_transformer.parsing import Parser, TreeConstraint, load_parser, parse_corpus
+from annotated_transformer.parsing import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
 from annotated_transformer.checkpoints import remove_checkpoint
 from annotated_transformer.runs import Run
 from annotated_transformer.presets import TrainingConfig
@@ -200,13 +200,24 @@ def test_brackets_are_single_symbols(tmp_path, made):
 def test_sequences_with_tags(tmp_path, treebanks):
     "Each word's tag is a symbol; a parser that writes them gives them to its words, and XX has a symbol in the same vocabulary."
     make = lambda name, **options: tree_corpus(tmp_path / name, "craft", treebanks / "treebank_craft", **options)
-    plain, tagged = make("plain"), make("tagged", tags=True)
-    fails(lambda: make("plain", tags=True), "other files or options")
+    plain, tagged = make("plain"), make("tagged", leaves="tags")
+    fails(lambda: make("plain", leaves="tags"), "other files or options")
     for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"), gold_trees(tagged, "test"), strict=True):
         assert source == same and len(target.split()) == len(symbols.split()) and restore(symbols.split(), tree.words) == (tree, False)
     vocabulary = prepare_trees(tagged, 300)
     for text in [symbols for _, symbols in tagged.pairs("train")] + ["(S XX WRB , )S"]:
         assert len(vocabulary.encode(text)) == len(text.split()) and vocabulary.decode(vocabulary.encode(text)) == text
+
+
+def test_sequences_with_words(tmp_path, treebanks):
+    "Each word stands for itself, in the same pieces as in the source; brackets stay whole."
+    worded = tree_corpus(tmp_path / "worded", "craft", treebanks / "treebank_craft", leaves="words")
+    vocabulary = prepare_trees(worded, 300)
+    assert not {"\u2581XX ", "\u2581NN"} & {*vocabulary.pieces(range(len(vocabulary)))}
+    for (source, target), tree in zip(worded.pairs("test"), gold_trees(worded, "test"), strict=True):
+        brackets = [symbol for symbol in target.split() if symbol[0] in "()"]
+        assert [symbol for symbol in target.split() if symbol[0] not in "()"] == source.split() == tree.words
+        assert len(vocabulary.encode(target)) == len(vocabulary.encode(source)) + len(brackets)
 
 
 def test_prepared_twice_is_prepared_once(made):
@@ -251,18 +262,20 @@ class Pieces:
         return [self.names[i] for i in ids]
 
 
-CONSTRAINT = TreeConstraint(Pieces(), extra=20, longest_chain=4)
+CONSTRAINTS = [kind(Pieces(), extra=20, longest_chain=4) for kind in (TreeConstraint, WordedTreeConstraint)]
+by_kind = pytest.mark.parametrize("constraint", CONSTRAINTS, ids=["a symbol a word", "words"])
 SOURCES = torch.nn.utils.rnn.pad_sequence([torch.tensor([10, 11, 11] * n + [END]) for n in (1, 3, 5)], batch_first=True)
 
 
+@by_kind
 @settings(max_examples=60, deadline=None)
-@given(st.randoms(use_true_random=False), st.floats(0, 1))
-def test_whatever_a_constrained_search_chooses_is_a_tree(random, greedy_for_brackets):
+@given(random=st.randoms(use_true_random=False), greedy_for_brackets=st.floats(0, 1))
+def test_whatever_a_constrained_search_chooses_is_a_tree(constraint, random, greedy_for_brackets):
     "Beams that pick any allowed symbol and reorder at will: each ends, in time, with a tree that needs no mending."
     for n, src in enumerate(SOURCES.split(1)):
-        n, state, outputs = 2 * n + 1, CONSTRAINT.start(src), [[]]
+        n, state, outputs = 2 * n + 1, constraint.start(src), [[]]
         for _ in range(3 * n + 1 + 20):
-            allowed = CONSTRAINT.allowed(state)[0]
+            allowed = constraint.allowed(state)[0]
             assert allowed.any(1).all()  # never a dead end
             parents = [random.randrange(len(outputs)) for _ in range(4)]
             symbols = []
@@ -270,33 +283,52 @@ def test_whatever_a_constrained_search_chooses_is_a_tree(random, greedy_for_brac
                 some = allowed[parent].nonzero()[:, 0].tolist()
                 opening = [i for i in some if i in (4, 6)]
                 symbols.append(random.choice(opening if opening and random.random() < greedy_for_brackets else some))
-            state = CONSTRAINT.advance(state, torch.tensor([parents]), torch.tensor([symbols]))
+            state = constraint.advance(state, torch.tensor([parents]), torch.tensor([symbols]))
             outputs = [outputs[parent] + [symbol] for parent, symbol in zip(parents, symbols)]
         for ids in outputs:
             assert END in ids and set(ids[ids.index(END):]) == {END}
-            tree = [Pieces.names[i][1:] for i in ids[:ids.index(END)]]
-            assert restore(tree, ["w"] * n)[1] is False and len(tree) <= 3 * n + 1 + 20 - 1
+            text = "".join(Pieces.names[i] for i in ids[:ids.index(END)]).replace("\u2581", " ").split()
+            if constraint is CONSTRAINTS[1]:
+                assert [symbol for symbol in text if symbol[0] not in "()"] == ["wordrd"] * n
+            tree = [symbol if symbol[0] in "()" else "XX" for symbol in text]
+            assert restore(tree, ["w"] * n)[1] is False and ids.index(END) <= 3 * n + 1 + 20 - 1
 
 
-def test_a_state_follows_its_hypothesis():
+@by_kind
+def test_a_state_follows_its_hypothesis(constraint):
     "Reordered within beams and with sentences taken out, a state is that of the symbols since the start."
-    random, state = __import__("random").Random(0), CONSTRAINT.start(SOURCES)
+    random, state = __import__("random").Random(0), constraint.start(SOURCES)
     outputs = [[[]], [[]], [[]]]
     for step in range(12):
-        allowed = CONSTRAINT.allowed(state)
+        allowed = constraint.allowed(state)
         for i, beam in enumerate(outputs):
             for place, ids in enumerate(beam):
-                again = CONSTRAINT.start(SOURCES[i:i + 1])
+                again = constraint.start(SOURCES[i:i + 1])
                 for symbol in ids:
-                    again = CONSTRAINT.advance(again, torch.tensor([[0]]), torch.tensor([[symbol]]))
-                assert torch.equal(CONSTRAINT.allowed(again)[0, 0], allowed[i, place])
+                    again = constraint.advance(again, torch.tensor([[0]]), torch.tensor([[symbol]]))
+                assert torch.equal(constraint.allowed(again)[0, 0], allowed[i, place])
         parents = [[random.randrange(len(beam)) for _ in range(3)] for beam in outputs]
         symbols = [[random.choice(allowed[i, p].nonzero()[:, 0].tolist()) for p in row] for i, row in enumerate(parents)]
         outputs = [[outputs[i][p] + [s] for p, s in zip(*rows)] for i, rows in enumerate(zip(parents, symbols))]
-        state = CONSTRAINT.advance(state, torch.tensor(parents), torch.tensor(symbols))
-    allowed = CONSTRAINT.allowed(state)
+        state = constraint.advance(state, torch.tensor(parents), torch.tensor(symbols))
+    allowed = constraint.allowed(state)
     state.keep_rows(torch.tensor([2, 0]))
-    assert torch.equal(CONSTRAINT.allowed(state), allowed[[2, 0]])
+    assert torch.equal(constraint.allowed(state), allowed[[2, 0]])
+
+
+def test_all_words_mean_the_next_one():
+    "What a model believes of words, whatever their spelling, is the probability of the next word; in a word, the next piece is certain."
+    constraint, logs = CONSTRAINTS[1], torch.randn(1, 1, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    state = constraint.start(SOURCES[:1])
+    for symbol, certain in ((Pieces.names.index("\u2581(S"), False), (10, True), (11, True), (11, False)):
+        state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[symbol]]))
+        found = constraint.weigh(logs, state).exp()[0, 0]
+        if certain:
+            assert found[11] == 1 and found.sum() == 1
+        elif symbol == 11:  # the last word is written: only the root can close
+            assert torch.equal(found.nonzero()[:, 0], torch.tensor([Pieces.names.index("\u2581)S")]))
+        else:
+            assert torch.isclose(found[10], logs.exp()[0, 0, [0, 1, 2, 8, 9, 10, 11]].sum()) and torch.equal(found[4], logs.exp()[0, 0, 4])
 
 
 def allows(constraint, vocabulary, source, target):
@@ -311,18 +343,18 @@ def allows(constraint, vocabulary, source, target):
 
 @pytest.mark.parametrize(("name", "folder"), [("craft", "treebank_craft"), ("genia", "treebank_genia")])
 def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
-    "With tags and with XX, by the shipped vocabulary; and not with a word too few or too many."
+    "With tags, with XX and with the words, by the shipped vocabulary; and not with a word too few or too many."
     vocabulary = load_parser("grammar-trees").vocabulary
-    constraint, checked = TreeConstraint(vocabulary, 300), 0
+    constraints, checked = {kind: kind(vocabulary, 300) for kind in (TreeConstraint, WordedTreeConstraint)}, 0
     known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
     for file in tree_files(shared(folder))[:2]:
         for _, tree in itertools.islice(treebank([file]), 150):
             if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
-                for tags in (True, False):
-                    symbols = linearise(tree, tags)
-                    assert allows(constraint, vocabulary, source_line(tree.words), " ".join(symbols))
-                    assert not allows(constraint, vocabulary, source_line([*tree.words, "more"]), " ".join(symbols))
-                    assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]), " ".join(symbols))
+                for leaves in ("XX", "tags", "words"):
+                    constraint, symbols = constraints[WordedTreeConstraint if leaves == "words" else TreeConstraint], source_line(linearise(tree, leaves))
+                    assert allows(constraint, vocabulary, source_line(tree.words), symbols)
+                    assert not allows(constraint, vocabulary, source_line([*tree.words, "more"]), symbols)
+                    assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]), symbols)
                 checked += 1
     assert checked > 60
 
@@ -357,7 +389,7 @@ class Oracle(Parser):
 
     def __init__(self, trees, cut=()):
         self.answers = {source_line(tree.words): linearise(tree)[: -5 if i in cut else None] for i, tree in enumerate(trees)}
-        self.vocabulary, self.translator, self.constraint = self, self, "trees alone"
+        self.vocabulary, self.translator, self.constraint, self.worded = self, self, "trees alone", False
 
     def search(self, lines, *_, **options):
         assert options["extra"] == parsing.EXTRA and options["constraint"] == "trees alone"

@@ -451,7 +451,7 @@ def test_the_mixtures_losses_reach_the_gate(data):
 def test_a_rival_parses(kind, tmp_path, capsys):
     "Trees by the commands: prepared, trained, parsed among trees alone, scored."
     sizes = {"train": 60, "dev": 8, "test": 8, "test_long": 5}
-    corpus = tree_corpus(tmp_path / "data", "grammar-trees", tags=True, sizes=sizes)
+    corpus = tree_corpus(tmp_path / "data", "grammar-trees", leaves="tags", sizes=sizes)
     prepare_trees(corpus, 300)
     cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", kind, *SMALL[kind].split(), *TRAINING])
     capsys.readouterr()

@@ -135,7 +135,7 @@ def test_traces_alone_leave_nothing(parts):
 def test_sequence_and_back(tree):
     symbols = linearise(tree)
     assert restore(symbols, tree.words, tree.tags) == (tree, False)
-    assert [s for s in linearise(tree, tags=True) if s not in symbols] == [tag for tag in tree.tags if tag not in symbols]
+    assert [s for s in linearise(tree, "tags") if s not in symbols] == [tag for tag in tree.tags if tag not in symbols]
     assert len(symbols) == len(tree.words) + 2 * len(tree.brackets)
 
 
@@ -149,7 +149,7 @@ def test_any_symbols_become_a_tree(symbols, n):
     tree, mended = restore(symbols, words)
     assert tree.words == words and read_tree(str(tree)) == tree
     assert mended == (linearise(tree) != [s if s[0] in "()" and not set(s[1:]) & set("()") else "XX" for s in symbols])
-    assert restore(linearise(tree, tags=True), words) == (tree, False)  # what was mended needs no mending
+    assert restore(linearise(tree, "tags"), words) == (tree, False)  # what was mended needs no mending
 
 
 @drawn

@@ -22,7 +22,7 @@ from ..options import say
 from ..records import make_record, write_record
 from ..runs import Run, find_run
 from ..scores import Score, moses, moses_languages, paired, score
-from ..treebanks import TREES
+from ..treebanks import TREES, WORDED
 
 # %% ../../nbs/370_evaluate.ipynb #38796b8c
 def summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[str, float]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
     translator, facts = translation.load(run), None
     if against is not None and not Path(against).is_file():
         find_run(against)  # before the search, which may take long
-    if translator.run.config["data"].get("tgt") == TREES:
+    if translator.run.config["data"].get("tgt") in (TREES, WORDED):
         raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split test`")
     language = known_language(language, translator.run.config["data"].get("tgt"))
     if src:

@@ -30,8 +30,8 @@ OBEYED = {
     "grammar": OF_THE_VOCABULARY,
     "multi30k": {"source", "src", "tgt", "strict", "drop_overlap"} | OF_THE_VOCABULARY,
     "wmt14": {"source", "tgt", "max_words", "max_ratio", "strict", "drop_overlap"} | OF_THE_VOCABULARY,
-    "treebank": {"source", "tags", "extra", "extra_weight", "strict"},
-    "grammar-trees": {"tags", "extra", "extra_weight", "strict"},
+    "treebank": {"source", "leaves", "extra", "extra_weight", "strict"},
+    "grammar-trees": {"leaves", "extra", "extra_weight", "strict"},
 }
 "the options that a kind of corpus obeys, besides those that all do; sources: files that --sources names"
 
@@ -167,7 +167,7 @@ def prepare(
     byte_fallback: bool | None = None, separate_vocabularies: bool | None = None,
     vocabulary_from: str | None = None, holdout: int | None = None, max_words: int | None = None,
     max_ratio: float | None = None, strict: bool | None = None, drop_overlap: bool | None = None,
-    tags: bool | None = None, extra: Path | None = None, extra_weight: float | None = None, overwrite: bool = False,
+    leaves: Literal["XX", "tags", "words"] | None = None, extra: Path | None = None, extra_weight: float | None = None, overwrite: bool = False,
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
@@ -200,7 +200,7 @@ def prepare(
         max_ratio: so is one whose side is so many times longer than the other (9, unless given)
         strict: odd training lines are errors instead of being left out and counted
         drop_overlap: leave out training pairs that share a sentence with dev or test (counted in any case)
-        tags: in a treebank's sequences, each word's tag instead of XX
+        leaves: what stands for a word in a treebank's sequences: XX (unless given), its tag, or the word itself
         extra: a file of trees that a machine parsed, to be mixed into a treebank's training text
         extra_weight: what one of those counts beside one of the treebank's (1, unless given)
         overwrite: replace a corpus that the folder holds, or begin anew

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT', 'CHOICES', 'EXPERIMENTS', 'BASELINES',
-           'ON_TWO_CORES', 'FOLDERS', 'TESTED_ON', 'rows_of', 'table_4', 'Experiment', 'Stopped', 'Session',
-           'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in', 'finished', 'choice',
-           'in_batches', 'left_out_parsed', 'spread', 'chosen_beam', 'parsed_both_ways', 'seen_share', 'measure',
-           'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines', 'runs', 'main']
+           'ON_TWO_CORES', 'FOLDERS', 'A_WORD_IS', 'TESTED_ON', 'rows_of', 'table_4', 'Experiment', 'Stopped',
+           'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in', 'finished',
+           'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_beam', 'parsed_both_ways', 'seen_share',
+           'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines', 'runs',
+           'main']
 
 # %% ../../nbs/730_parsing_runs.ipynb #f9d05ef2
 import math
@@ -32,7 +33,7 @@ from ..rivals.recurrent import RecurrentConfig
 from ..runs import Run
 from ..training import start_run, train
 from ..treebanks import gold_trees, prepare_trees, tree_corpus
-from ..trees import Tree, linearise, read_tree, restore
+from ..trees import Leaves, Tree, linearise, read_tree, restore
 from ..vocabulary import Vocabulary, load_vocabulary
 
 # %% ../../nbs/730_parsing_runs.ipynb #4d5a47c6
@@ -77,8 +78,8 @@ class Experiment:
     model: Any
     "the configuration of a model of any kind"
     training: TrainingConfig
-    tags: bool = True
-    "whether sequences have the words' tags or XX"
+    leaves: Leaves = "tags"
+    "what stands for a word in its sequences"
     share: float = 1.0
     "of the training trees"
     vocabulary: str | int = 4000
@@ -95,32 +96,35 @@ class Experiment:
     tests: tuple[str, ...] = ("test",)
 
 # %% ../../nbs/730_parsing_runs.ipynb #6df8e2ae
-SMALL = TrainingConfig(steps=7000, warmup_steps=500, rate=0.3, batch_tokens=2000, save_every=200,
+SMALL = TrainingConfig(steps=10_000, warmup_steps=1000, rate=0.44, batch_tokens=2000, save_every=200,
                        keep=5, report_every=25)
-TENTH = replace(SMALL, steps=1500, save_every=100)
+TENTH = replace(SMALL, steps=1500, warmup_steps=500, rate=0.3, save_every=100)
 GRAMMAR = Experiment("grammar-trees", "the grammar",
                      replace(TINY, d_model=64, d_ff=192, d_k=16, d_v=16, dropout=0.0),
-                     replace(SMALL, steps=5000, rate=0.175, precision="float32"), vocabulary=500,
+                     replace(SMALL, steps=5000, warmup_steps=500, rate=0.175, precision="float32"), vocabulary=500,
                      tests=("test", "test_long"))
-CRAFT = Experiment("craft", "CRAFT", replace(PARSER_SMALL, dropout=0.1), SMALL, vocabulary="craft_tenth",
-                   settings="craft_tenth")
-TENTH_OF_IT = replace(CRAFT, share=0.1, training=TENTH)
-SAMPLE = replace(CRAFT, corpus="ptb-sample", trained_on="PTB sample", vocabulary=4000, training=TENTH)
+CRAFT = Experiment("craft", "CRAFT", replace(PARSER_SMALL, dropout=0.1, attention_dropout=0.1), SMALL,
+                   leaves="words", vocabulary="craft_tenth")
+TENTH_OF_IT = replace(CRAFT, share=0.1, training=TENTH, settings="craft_tenth")
+SAMPLE = replace(CRAFT, corpus="ptb-sample", trained_on="PTB sample", vocabulary=4000, training=TENTH,
+                 settings="craft_tenth")
 RECURRENT = fitted(RecurrentConfig(n_layers=3), body_parameters(PARSER_SMALL))
 CHOICES = (0.1, 0.3), (0.2, 0.3), (0.1, 0.2)
 
 # %% ../../nbs/730_parsing_runs.ipynb #508443fc
 EXPERIMENTS = {
     "grammar_small": GRAMMAR,
-    "grammar_xx": replace(GRAMMAR, trained_on="the grammar, XX for words", tags=False,
+    "grammar_xx": replace(GRAMMAR, trained_on="the grammar, XX for words", leaves="XX",
                           vocabulary="grammar_small"),
     "craft_tenth": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", vocabulary=4000,
                            settings="", choices=CHOICES),
-    "craft_tenth_xx": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, XX for words", tags=False),
+    "craft_tenth_tags": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, tags for words", leaves="tags"),
+    "craft_tenth_xx": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, XX for words", leaves="XX"),
     "craft": CRAFT,
-    "craft_recurrent": replace(CRAFT, trained_on="CRAFT", model=RECURRENT, settings="", choices=CHOICES),
+    "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000,
+                               choices=((0.1, 0.44), (0.1, 0.88), (0.2, 0.88))),
     "craft_genia": replace(CRAFT, corpus="craft+genia", trained_on="CRAFT and GENIA", vocabulary=4000,
-                           training=replace(SMALL, steps=8000),
+                           training=replace(SMALL, steps=12_000),
                            tests=("test", "test_genia")),
     "craft_semi": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, and others parsed", parsed_by="craft_tenth"),
     "ptb_sample": SAMPLE,
@@ -130,7 +134,7 @@ EXPERIMENTS = {
     "craft_paper_model": Experiment("craft", "CRAFT, the paper's model", PARSER,
                                     replace(PARSER_TRAINING, steps=4000, warmup_steps=1000, batch_tokens=12_000,
                                             save_every=200, keep=5),
-                                    tags=False, vocabulary=16_000),
+                                    leaves="XX", vocabulary=16_000),
 }
 BASELINES = ["baselines_craft", "baselines_craft_genia", "baselines_ptb_sample"]
 
@@ -190,7 +194,7 @@ def corpus_of(name: str, session: Session, parsed: Path | None = None) -> Corpus
     folder = session.place(name, "data") if parsed else session.folder / name / "data"
     sizes = {split: session.scaled(n, 40) for split, n in (("train", 40_000), ("dev", 1000), ("test", 1000),
                                                            ("test_long", 500))}
-    corpus = tree_corpus(folder, e.corpus, source_of(e.corpus, session), tags=e.tags, share=e.share,
+    corpus = tree_corpus(folder, e.corpus, source_of(e.corpus, session), leaves=e.leaves, share=e.share,
                          extra=parsed, weight=0.25,
                          sizes=sizes if e.corpus == "grammar-trees" else None)
     prepare_trees(corpus, vocabulary_of(name, session))
@@ -209,7 +213,7 @@ def vocabulary_of(name: str, session: Session) -> Vocabulary | int:
 def whole_treebank(name: str, session: Session) -> Corpus:
     "All trees of an experiment's treebank, with tags."
     corpus = EXPERIMENTS[name].corpus
-    return tree_corpus(session.folder / f"{corpus}_whole", corpus, source_of(corpus, session), tags=True)
+    return tree_corpus(session.folder / f"{corpus}_whole", corpus, source_of(corpus, session), leaves="tags")
 
 # %% ../../nbs/730_parsing_runs.ipynb #741a352c
 def trained(name: str, session: Session) -> Run:
@@ -363,10 +367,11 @@ def described(name: str, e: Experiment, run: Run, corpus: Corpus, metrics: dict,
                        seconds=run.record()["seconds"],
                        metrics=metrics, **run.provenance(), trained_on=e.trained_on,
                        tested_on=TESTED_ON[e.corpus],
-                       training_trees=corpus.splits["train"]["pairs"], a_word_is="its tag" if e.tags else "XX",
+                       training_trees=corpus.splits["train"]["pairs"], a_word_is=A_WORD_IS[e.leaves],
                        curve=curve, **more)
 
 
+A_WORD_IS = {"XX": "XX", "tags": "its tag", "words": "itself"}
 TESTED_ON = {"craft": "CRAFT, every tenth article", "craft+genia": "CRAFT, every tenth article",
              "ptb-sample": "PTB sample, every tenth file",
              "grammar-trees": "the built-in grammar, unseen sentences"}
