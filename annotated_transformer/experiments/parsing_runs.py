@@ -116,6 +116,8 @@ EXPERIMENTS = {
     "grammar_small": GRAMMAR,
     "grammar_xx": replace(GRAMMAR, trained_on="the grammar, XX for words", leaves="XX",
                           vocabulary="grammar_small"),
+    "grammar_words": replace(GRAMMAR, trained_on="the grammar, words as they are", leaves="words",
+                             vocabulary="grammar_small"),
     "craft_tenth": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", vocabulary=4000,
                            settings="", choices=CHOICES),
     "craft_tenth_tags": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, tags for words", leaves="tags"),
