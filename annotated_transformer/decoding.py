@@ -380,8 +380,7 @@ def extend(
 # %% ../nbs/300_decoding.ipynb #66d2f5e7
 @torch.inference_mode()
 def search(model: Transformer, src: Int[Tensor, "sentence src"], beam_size: int = 4, alpha: float = 0.6,
-           extra: int = 50,
-           n_best: int = 1, early: bool = True, prefix: Sequence[Sequence[int]] | None = None,
+           extra: int = 50, n_best: int = 1, early: bool = True, prefix: Sequence[Sequence[int]] | None = None,
            constraint: Constraint | None = None) -> Tree:
     "The `Tree` from which `beam_search` takes its results; same arguments, same errors."
     if not 1 <= n_best <= beam_size or not alpha >= 0:
@@ -397,8 +396,7 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], beam_size: int 
                 rules.keep_rows(rows)
         wanted = forced[beams.sentence, beams.length] if beams.length < forced.size(1) else None
         logs = choices(state.step(beams.symbol), wanted)
-        if constraint:
-            logs = constraint.weigh(logs, rules)
+        logs = constraint.weigh(logs, rules) if constraint else logs
         parent, total, ended = beams.advance(logs, beam_size)
         history.append((beams.sentence, beams.symbol, parent, total, ended))
         state.follow(parent)

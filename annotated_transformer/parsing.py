@@ -118,7 +118,7 @@ def allowed(self: TreeConstraint, state: Written) -> Bool[Tensor, "sentence plac
     return (may_open[..., None] & self.opens | (more & inside)[..., None] & leaves
             | (self.partner == innermost) | (~more & ~inside)[..., None] & self.end)
 
-
+# %% ../nbs/720_parsing.ipynb #baa439d6
 def advance(self: TreeConstraint, state: Written, parent: Int[Tensor, "sentence beam"],
             symbol: Int[Tensor, "sentence beam"]) -> Written:
     "The hypotheses after a step: each continues the one at place `parent` with `symbol`."
