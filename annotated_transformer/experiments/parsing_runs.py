@@ -95,7 +95,7 @@ class Experiment:
     "the experiment whose model parses training sentences that are left out, to be mixed in"
     tests: tuple[str, ...] = ("test",)
 
-
+# %% ../../nbs/730_parsing_runs.ipynb #11bb2c9b
 A_WORD_IS = {"XX": "XX", "tags": "its tag", "words": "itself"}
 
 # %% ../../nbs/730_parsing_runs.ipynb #6df8e2ae
