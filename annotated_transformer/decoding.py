@@ -104,7 +104,8 @@ class Constraint:
         "The symbols that may come next at each place."
         raise NotImplementedError
 
-    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"], state):
+    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"],
+              state) -> Float[Tensor, "sentence place vocab_size"]:
         "The log-probabilities by which the search chooses: -inf where a symbol may not come."
         return logs.masked_fill(~self.allowed(state), -torch.inf)
 

@@ -102,20 +102,24 @@ class TreeConstraint(Constraint):
         none = torch.zeros_like(left)
         return Written(src, left, room, none, none, none[..., None].expand(-1, -1, self.deepest))
 
-    def leaves(self, state: Written) -> tuple[Bool[Tensor, "..."], Bool[Tensor, "#sentence #place"]]:
-        "The symbols that may stand for what comes next in the source, and whether no word has been begun."
-        return self.leaf, torch.ones_like(state.left, dtype=torch.bool)
+    def leaves(self, state: Written) -> Bool[Tensor, "#sentence #place vocab_size"]:
+        "The symbols that may stand for the source's next word."
+        return self.leaf[None, None]
+
+    def between(self, state: Written) -> Bool[Tensor, "sentence place"]:
+        "Whether a hypothesis stands between two words: always, where a word is one symbol."
+        return torch.ones_like(state.left, dtype=torch.bool)
 
 # %% ../nbs/720_parsing.ipynb #444ab801
 def allowed(self: TreeConstraint, state: Written) -> Bool[Tensor, "sentence place vocab_size"]:
     "The symbols that may come next in each hypothesis."
-    more, inside, (leaves, between) = state.left > 0, state.depth > 0, self.leaves(state)
+    more, inside, between = state.left > 0, state.depth > 0, self.between(state)
     fits = (state.depth < self.deepest) & (state.room >= state.left + state.depth + 2)
     may_open = more & between & fits & (state.chain < self.longest_chain)
     may_close = inside & between & (state.chain == 0) & (~more | (state.depth > 1))
     innermost = (state.stack.gather(2, (state.depth - 1).clamp(min=0)[..., None])
                  .masked_fill(~may_close[..., None], PAD))
-    return (may_open[..., None] & self.opens | (more & inside)[..., None] & leaves
+    return (may_open[..., None] & self.opens | (more & inside)[..., None] & self.leaves(state)
             | (self.partner == innermost) | (~more & ~inside)[..., None] & self.end)
 
 # %% ../nbs/720_parsing.ipynb #baa439d6
@@ -143,17 +147,26 @@ class WordedTreeConstraint(TreeConstraint):
         state.left = ((src != PAD) & (src != END)).sum(1, keepdim=True)
         return state
 
-    def leaves(self, state: Written) -> tuple[Bool[Tensor, "..."], Bool[Tensor, "#sentence #place"]]:
+    def next_piece(self, state: Written) -> Int[Tensor, "sentence place"]:
+        "The source's next piece; the end symbol where nothing is left."
         length = ((state.src != PAD) & (state.src != END)).sum(1, keepdim=True)
-        piece = state.src.gather(1, (length - state.left).clamp(max=state.src.size(1) - 1))
-        symbols = torch.arange(len(self.leaf), device=piece.device)
-        return symbols == piece[..., None], self.begins_word[piece] | (state.left == 0)
+        return state.src.gather(1, (length - state.left).clamp(max=state.src.size(1) - 1))
 
-    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"], state: Written):
+    def leaves(self, state: Written) -> Bool[Tensor, "sentence place vocab_size"]:
+        piece = self.next_piece(state)
+        return torch.arange(len(self.leaf), device=piece.device) == piece[..., None]
+
+    def between(self, state: Written) -> Bool[Tensor, "sentence place"]:
+        return self.begins_word[self.next_piece(state)] | (state.left == 0)
+
+    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"],
+              state: Written) -> Float[Tensor, "sentence place vocab_size"]:
         "All words' probability is the next word's; inside a word, its next piece is certain."
-        words, (piece, between) = ~self.opens & (self.partner < 0) & ~self.end, self.leaves(state)
-        any_word = logs.masked_fill(~words, -torch.inf).logsumexp(-1).where(between, 0.0)
-        return super().weigh(torch.where(piece, any_word[..., None], logs), state)
+        words, piece = ~self.opens & (self.partner < 0) & ~self.end, self.next_piece(state)[..., None]
+        any_word = logs.masked_fill(~words, -torch.inf).logsumexp(-1, keepdim=True)
+        any_word = any_word.where(self.between(state)[..., None], 0.0)
+        any_word = any_word.where(state.left[..., None] > 0, logs.gather(2, piece))  # after the last word: the end
+        return super().weigh(logs.scatter(2, piece, any_word), state)
 
 # %% ../nbs/720_parsing.ipynb #a57765c4
 class Parse(NamedTuple):

@@ -213,7 +213,7 @@ def test_sequences_with_words(tmp_path, treebanks):
     "Each word stands for itself, in the same pieces as in the source; brackets stay whole."
     worded = tree_corpus(tmp_path / "worded", "craft", treebanks / "treebank_craft", leaves="words")
     vocabulary = prepare_trees(worded, 300)
-    assert not {"\u2581XX ", "\u2581NN"} & {*vocabulary.pieces(range(len(vocabulary)))}
+    assert not {"\u2581NN", "\u2581VBZ", "\u2581DT"} & {*vocabulary.pieces(range(len(vocabulary)))}
     for (source, target), tree in zip(worded.pairs("test"), gold_trees(worded, "test"), strict=True):
         brackets = [symbol for symbol in target.split() if symbol[0] in "()"]
         assert [symbol for symbol in target.split() if symbol[0] not in "()"] == source.split() == tree.words
@@ -317,18 +317,23 @@ def test_a_state_follows_its_hypothesis(constraint):
 
 
 def test_all_words_mean_the_next_one():
-    "What a model believes of words, whatever their spelling, is the probability of the next word; in a word, the next piece is certain."
+    "What a model believes of words, whatever their spelling, is the probability of the next word; brackets and the end keep their own."
     constraint, logs = CONSTRAINTS[1], torch.randn(1, 1, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
-    state = constraint.start(SOURCES[:1])
-    for symbol, certain in ((Pieces.names.index("\u2581(S"), False), (10, True), (11, True), (11, False)):
-        state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[symbol]]))
+    names, p, state = Pieces.names, logs.exp()[0, 0], constraint.start(SOURCES[:1])  # one word of three pieces
+
+    def then(symbol: str) -> dict[str, float]:
+        "What may follow the symbol, with its probability."
+        nonlocal state
+        state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[names.index(symbol)]]))
         found = constraint.weigh(logs, state).exp()[0, 0]
-        if certain:
-            assert found[11] == 1 and found.sum() == 1
-        elif symbol == 11:  # the last word is written: only the root can close
-            assert torch.equal(found.nonzero()[:, 0], torch.tensor([Pieces.names.index("\u2581)S")]))
-        else:
-            assert torch.isclose(found[10], logs.exp()[0, 0, [0, 1, 2, 8, 9, 10, 11]].sum()) and torch.equal(found[4], logs.exp()[0, 0, 4])
+        return {names[i]: found[i].item() for i in found.nonzero()[:, 0]}
+
+    words = sum(p[names.index(name)].item() for name in ("<pad>", "<unk>", "<s>", "\u2581XX", "\u2581NN", "\u2581wo", "rd"))
+    own = lambda name: pytest.approx(p[names.index(name)].item())  # noqa: E731
+    assert then("\u2581(S") == {"\u2581wo": pytest.approx(words), "\u2581(S": own("\u2581(S"), "\u2581(NP": own("\u2581(NP")}
+    assert then("\u2581wo") == then("rd") == {"rd": 1.0}
+    assert then("rd") == {"\u2581)S": own("\u2581)S")}
+    assert then("\u2581)S") == {"</s>": own("</s>")}
 
 
 def allows(constraint, vocabulary, source, target):

@@ -167,7 +167,8 @@ def prepare(
     byte_fallback: bool | None = None, separate_vocabularies: bool | None = None,
     vocabulary_from: str | None = None, holdout: int | None = None, max_words: int | None = None,
     max_ratio: float | None = None, strict: bool | None = None, drop_overlap: bool | None = None,
-    leaves: Literal["XX", "tags", "words"] | None = None, extra: Path | None = None, extra_weight: float | None = None, overwrite: bool = False,
+    leaves: Literal["XX", "tags", "words"] | None = None, extra: Path | None = None,
+    extra_weight: float | None = None, overwrite: bool = False,
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
