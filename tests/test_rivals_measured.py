@@ -1,4 +1,5 @@
 """The comparison of systems, on tiny models: rules that are fair, a plan that is stopped and goes on, and records that hold what the claims ask for."""
+import shutil
 import time
 from dataclasses import dataclass, replace
 
@@ -138,8 +139,10 @@ def done(place, monkeypatch):
 
 def test_records_in_order(done, capsys):
     place, order = done
-    stages = [0 if name.startswith("rival_trial_") else 2 if name.startswith("rival_test_") else 1 for name in order]
+    stages = [0 if name.startswith("rival_trial_") else 1 + ("_fr_" in name) for name in order]
     assert stages == sorted(stages) and len(order) == len(set(order)) == 2 + 5 + (3 + 2) + 1 + 1 + (6 + 1)  # trials, runs, a tuned one, an ensemble, the test set for all of them
+    assert order[7:12] == ["rival_transformer_seed0", "rival_transformer_seed1", "rival_ensemble_transformer", "rival_test_transformer_seed0", "rival_test_transformer_seed1"]
+    assert order.index("rival_recurrent_seed0") < order.index("rival_recurrent-rl_seed0") < order.index("rival_test_recurrent-rl_seed0") < order.index("rival_transformer_fr_seed0")
     trials = {name: read_record(place.out / f"{name}.json") for name in order if name.startswith("rival_trial_recurrent")}
     best = min(trials.values(), key=lambda r: r["metrics"]["perplexity/dev"])
     run = read_record(place.out / "rival_recurrent_seed0.json")
@@ -189,13 +192,42 @@ def _only(out, record):
     return out
 
 
-def test_a_job_that_another_process_has_is_left_to_it(place):
+def step(name: str, needs: list[str], done: list[str]) -> module.Step:
+    def do(place):
+        done.append(name)
+        (place.out / f"{name}.json").write_text("{}")
+        return True
+    return module.Step(name, needs, do)
+
+
+def test_a_step_that_another_process_has_is_left_to_it(place):
     place.out.mkdir()
     done = []
+    plan = [step("a", [], done), step("after a", ["a"], done), step("b", [], done), step("after b", ["b"], done)]
     with module.taken(place.runs / ".a.lock") as mine, module.taken(place.runs / ".a.lock") as again:
         assert mine and not again
-        assert not module.work_on(["a", "b"], lambda i: (done.append(i), (place.out / "b.json").write_text("{}"))[0], place)
-    assert done == [1]
+        assert not module.work_on(plan, place)
+    assert done == ["b", "after b"]
+    assert module.work_on(plan, place) and done == ["b", "after b", "a", "after a"]
+
+
+def test_the_first_step_that_can_begin_is_next(place):
+    "What was in the way of an early step may be done by a later one."
+    place.out.mkdir()
+    done = []
+    assert module.work_on([step("last", ["second"], done), step("second", ["first"], done), step("first", [], done)], place)
+    assert done == ["first", "second", "last"]
+
+
+def test_a_model_that_is_not_here_is_one_line(done):
+    "Where a record came from another machine, its run can be trained anew; the record of a scoring is not written."
+    place, _ = done
+    (place.out / "rival_test_recurrent_seed0.json").unlink()
+    shutil.rmtree(place.runs / "rival_recurrent_seed0")
+    with pytest.raises(module.InputError, match="this run's model is not here; to train it anew, remove its record, .*rival_recurrent_seed0.json"):
+        module.do_next(SMALL, place)
+    (place.out / "rival_recurrent_seed0.json").unlink()
+    assert module.do_next(SMALL, place) and (place.out / "rival_test_recurrent_seed0.json").exists()
 
 
 def test_the_clock(tmp_path, monkeypatch, place):

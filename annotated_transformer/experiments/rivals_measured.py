@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['System', 'Settings', 'Rules', 'read_rules', 'training_of', 'Place', 'Job', 'trial_jobs', 'there', 'chosen',
-           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'Scoring',
-           'run_names', 'scorings', 'judge', 'taken', 'work_on', 'do_next', 'time_updates', 'rivals_measured',
-           'planned', 'main']
+           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'trained',
+           'Scoring', 'run_names', 'scorings', 'judge', 'taken', 'Step', 'work_on', 'steps_of', 'steps', 'do_next',
+           'time_updates', 'rivals_measured', 'planned', 'main']
 
 # %% ../../nbs/481_rivals_measured.ipynb #d464fcac
 import contextlib
@@ -14,8 +14,9 @@ import fcntl
 import math
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -136,7 +137,8 @@ class Job:
     system: System
     tgt: str
     seed: int
-    settings: Settings
+    settings: Settings | None = None
+    "None: what the trials chose"
     trial: bool = False
     of: str = "rival"
     "the name of the rules"
@@ -176,13 +178,9 @@ def chosen(rules: Rules, system: System, out: Path) -> Settings:
     return min(ends, key=ends.get)
 
 
-def run_jobs(rules: Rules, out: Path) -> list[Job]:
-    """The runs, seed by seed, so that the first comparison is whole before the next begins; to be asked
-    when the trials are done.
-    """
-    every = [Job(system, tgt, seed, chosen(rules, system, out), of=rules.name)
-             for system in there(rules) for tgt, seeds in system.seeds.items() for seed in seeds]
-    return sorted(every, key=lambda job: (job.tgt, job.seed))
+def run_jobs(rules: Rules, system: System, tgt: str) -> list[Job]:
+    "A system's runs on text in a target language, one for each seed."
+    return [Job(system, tgt, seed, of=rules.name) for seed in system.seeds.get(tgt, [])]
 
 # %% ../../nbs/481_rivals_measured.ipynb #88b04fc9
 def begun(job: Job, rules: Rules, place: Place) -> Run:
@@ -197,6 +195,8 @@ def begun(job: Job, rules: Rules, place: Place) -> Run:
 
 def perform(job: Job, rules: Rules, place: Place) -> bool:
     "Train and write the record. Returns whether there was time to finish."
+    if job.settings is None:
+        job = replace(job, settings=chosen(rules, job.system, place.out))
     run, path = begun(job, rules, place), place.out / f"{job.name}.json"
     try:
         if not train(run, place.data[job.tgt], place.minutes()):
@@ -270,7 +270,7 @@ def tune_run(job: Job, rules: Rules, place: Place) -> bool:
     to finish.
     """
     source = replace(job, system=rules.systems[job.system.config]).name
-    run = begin_tuning(place.runs / job.name, place.runs / source, Tuning())
+    run = begin_tuning(place.runs / job.name, trained(source, place), Tuning())
     if not tune(run, place.data[job.tgt], place.minutes()):
         return False
     tuned, before = run.record(), read_record(place.out / f"{source}.json")
@@ -286,8 +286,16 @@ def tune_run(job: Job, rules: Rules, place: Place) -> bool:
     return True
 
 # %% ../../nbs/481_rivals_measured.ipynb #e5d50d9f
+def trained(name: str, place: Place) -> Path:
+    "The directory of a run that has ended. Raises InputError if only its record is here."
+    if not (place.runs / name).exists():
+        raise InputError(f"{place.runs / name}: this run's model is not here; to train it anew, remove its record, "
+                         f"{place.out / name}.json")
+    return place.runs / name
+
+
 class Scoring(NamedTuple):
-    "A scoring when the runs are done: of a run, or of an ensemble of several, on a split."
+    "A scoring when a system's runs are done: of a run, or of an ensemble of several, on a split."
 
     name: str
     members: list[str]
@@ -297,27 +305,27 @@ class Scoring(NamedTuple):
 
 def run_names(rules: Rules) -> dict[tuple[str, str], list[str]]:
     "The names of all runs, including tuned ones, by system and target language."
-    return {(s.name, tgt): [Job(s, tgt, seed, Settings(), of=rules.name).name for seed in seeds]
-            for s in (*there(rules), *rules.tuned) for tgt, seeds in s.seeds.items()}
+    return {(s.name, tgt): [job.name for job in run_jobs(rules, s, tgt)]
+            for s in (*there(rules), *rules.tuned) for tgt in s.seeds}
 
 # %% ../../nbs/481_rivals_measured.ipynb #b43a113e
-def scorings(rules: Rules) -> list[Scoring]:
-    "Ensembles on the development set, then everything on the test set, if the rules name one."
+def scorings(rules: Rules, system: System, tgt: str) -> list[Scoring]:
+    """A system's ensemble on the development set, then everything of it on the test set, if the rules name
+    one.
+    """
     if not rules.test_set:
         return []
-    members, of = run_names(rules), rules.name
-    ensembles = [Scoring(f"{of}_ensemble_{system}", names, tgt, "dev")
-                 for (system, tgt), names in members.items() if len(names) > 1]
-    single = [Scoring(name, [name], tgt, rules.test_set)
-              for (_, tgt), names in members.items() for name in names]
+    names, of = [job.name for job in run_jobs(rules, system, tgt)], rules.name
+    ensembles = [Scoring(f"{of}_ensemble_{system.name}", names, tgt, "dev")] if len(names) > 1 else []
+    single = [Scoring(name, [name], tgt, rules.test_set) for name in names]
     tests = [s._replace(name=s.name.replace(f"{of}_", f"{of}_test_", 1), split=rules.test_set)
              for s in single + ensembles]
     return ensembles + tests
 
 # %% ../../nbs/481_rivals_measured.ipynb #49f33fa6
-def judge(scoring: Scoring, rules: Rules, place: Place) -> None:
-    "Score and write the record."
-    begun_at, members = time.monotonic(), [load(place.runs / name) for name in scoring.members]
+def judge(scoring: Scoring, rules: Rules, place: Place) -> bool:
+    "Score and write the record. Returns True: there is always time for it."
+    begun_at, members = time.monotonic(), [load(trained(name, place)) for name in scoring.members]
     translator = ensemble(members) if len(scoring.members) > 1 else members[0]
     metrics = scores_on(translator, place.data[scoring.tgt], scoring.split, rules.search)
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
@@ -329,6 +337,7 @@ def judge(scoring: Scoring, rules: Rules, place: Place) -> None:
         scoring.name, rules.name, row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"],
         seconds=time.monotonic() - begun_at, metrics=metrics))
     say(f"{scoring.name}: {metrics[f'sacrebleu/{scoring.split}']:.1f} BLEU")
+    return True
 
 # %% ../../nbs/481_rivals_measured.ipynb #cfbfaa6b
 @contextlib.contextmanager
@@ -344,34 +353,60 @@ def taken(path: Path) -> Iterator[bool]:
         yield True
 
 
-def work_on(names: Sequence[str], do, place: Place) -> bool:
-    """Do the jobs of a stage that have no record; `do(i)` is False if it ran out of time. Returns whether
-    all are done.
-    """
-    for i, name in enumerate(names):
-        with taken(place.runs / f".{name}.lock") as mine:
-            if mine and not (place.out / f"{name}.json").exists():
-                if time.monotonic() > place.until or do(i) is False:
-                    return False
-    return all((place.out / f"{name}.json").exists() for name in names)
+class Step(NamedTuple):
+    "Something to do that leaves a record, and the names of the records that it needs."
+
+    name: str
+    needs: list[str]
+    do: Callable[[Place], bool]
+    "returns whether there was time to finish"
+
+
+def work_on(plan: Sequence[Step], place: Place) -> bool:
+    "Always do the first step that can begin. Returns whether every step has its record."
+    def recorded(name: str) -> bool:
+        return (place.out / f"{name}.json").exists()
+
+    def begin_one() -> bool | None:
+        "Whether the step was finished; None if there is none that can begin."
+        for step in plan:
+            if not recorded(step.name) and all(map(recorded, step.needs)):
+                with taken(place.runs / f".{step.name}.lock") as mine:
+                    if mine and not recorded(step.name):
+                        return time.monotonic() <= place.until and step.do(place)
+
+    while begin_one():
+        pass
+    return all(recorded(step.name) for step in plan)
 
 # %% ../../nbs/481_rivals_measured.ipynb #8ed8b88c
+def steps_of(rules: Rules, system: System, tgt: str) -> list[Step]:
+    "A system's runs on text in a target language, and their scores."
+    jobs = run_jobs(rules, system, tgt)
+    if system in rules.tuned:
+        source = rules.systems[system.config]
+        runs = [Step(job.name, [replace(job, system=source).name], partial(tune_run, job, rules)) for job in jobs]
+    else:
+        tried = [job.name for job in trial_jobs(rules, system)]
+        runs = [Step(job.name, tried, partial(perform, job, rules)) for job in jobs]
+    return runs + [Step(scoring.name, scoring.members, partial(judge, scoring, rules))
+                   for scoring in scorings(rules, system, tgt)]
+
+
+def steps(rules: Rules) -> list[Step]:
+    "The plan: trials, then a system after the other, and what is tuned after its source; German before French."
+    trials = [Step(job.name, [], partial(perform, job, rules))
+              for system in there(rules) for job in trial_jobs(rules, system)]
+    systems = [each for system in there(rules)
+               for each in (system, *(tuned for tuned in rules.tuned if tuned.config == system.name))]
+    return trials + [step for tgt in ("de", "fr") for system in systems for step in steps_of(rules, system, tgt)]
+
+
 def do_next(rules: Rules, place: Place) -> bool:
-    "Continue the plan: trials, runs, tuning, scores. Returns whether everything is done."
+    "Continue the plan. Returns whether everything is done."
     if missing := [system.name for system in rules.systems.values() if system not in there(rules)]:
         say(f"Not in this package, left out: {', '.join(missing)}")
-    trials = [job for system in there(rules) for job in trial_jobs(rules, system)]
-    if not work_on([job.name for job in trials], lambda i: perform(trials[i], rules, place), place):
-        return False
-    runs = run_jobs(rules, place.out)
-    if not work_on([job.name for job in runs], lambda i: perform(runs[i], rules, place), place):
-        return False
-    tunings = [Job(system, tgt, seed, Settings(), of=rules.name) for system in rules.tuned
-               for tgt, seeds in system.seeds.items() for seed in seeds]
-    if not work_on([job.name for job in tunings], lambda i: tune_run(tunings[i], rules, place), place):
-        return False
-    last = scorings(rules)
-    return work_on([scoring.name for scoring in last], lambda i: judge(last[i], rules, place), place)
+    return work_on(steps(rules), place)
 
 # %% ../../nbs/481_rivals_measured.ipynb #339e7e70
 def time_updates(rules: Rules, device: str, out: Path) -> None:
@@ -422,10 +457,8 @@ def rivals_measured(
 # %% ../../nbs/481_rivals_measured.ipynb #7f20bc98
 def planned(rules: Rules, out: Path) -> Iterator[str]:
     "A line for each record of the plan: its name, and whether it is there."
-    names = [job.name for system in there(rules) for job in trial_jobs(rules, system)]
-    names += [name for of in run_names(rules).values() for name in of]
-    for name in [*names, *(scoring.name for scoring in scorings(rules))]:
-        yield f"{'done   ' if (out / f'{name}.json').exists() else 'missing'} {name}"
+    for step in steps(rules):
+        yield f"{'done   ' if (out / f'{step.name}.json').exists() else 'missing'} {step.name}"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
