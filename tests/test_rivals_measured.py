@@ -16,6 +16,7 @@ from annotated_transformer.experiments import rivals_measured as module
 from annotated_transformer.experiments.rivals_measured import Job, Place, Settings, System
 from annotated_transformer.experiments.verdicts import read_claims
 from annotated_transformer.model import BASE, PAD
+from annotated_transformer.processes import native_precision
 from annotated_transformer.records import read_record, write_record
 from annotated_transformer.rivals.fine_tuning import Tuning
 from annotated_transformer.presets import PAPER
@@ -233,7 +234,7 @@ def test_a_model_that_is_not_here_is_one_line(done):
 def test_the_clock(tmp_path, monkeypatch, place):
     rules = SMALL._replace(throughput={"lengths": [4, 8], "tokens": 16, "rounds": 1})
     module.time_updates(rules, "cpu", tmp_path)
-    record = read_record(tmp_path / "rival_speed_cpu.json")
+    record = read_record(tmp_path / f"rival_speed_cpu_{native_precision(torch.device('cpu'))}.json")
     assert {(line["system"], line["n"], line["batch"]) for line in record["metrics"]["updates"]} == {
         (name, n, 16 // n) for name in ("transformer", "recurrent") for n in (4, 8)}
     assert all(record["metrics"][f"seconds/transformer/{n}"] > 0 for n in (4, 8))

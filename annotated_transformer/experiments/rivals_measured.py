@@ -36,6 +36,7 @@ from ..files import InputError
 from ..optimizer import learning_rate
 from ..options import say
 from ..presets import PAPER, TrainingConfig
+from ..processes import native_precision
 from ..records import make_record, read_record, run_program, write_record
 from ..rivals.fine_tuning import Tuning, begin_tuning, tune
 from ..runs import Run
@@ -410,17 +411,21 @@ def do_next(rules: Rules, place: Place) -> bool:
 
 # %% ../../nbs/481_rivals_measured.ipynb #339e7e70
 def time_updates(rules: Rules, device: str, out: Path) -> None:
-    "Write the record `rival_speed_DEVICE`: the seconds of an update by system and length."
+    """Write the record `rival_speed_DEVICE_PRECISION`: the seconds of an update by system and length, in the
+    device's precision.
+    """
+    precision = native_precision(torch.device(device))
     begun_at, names = time.monotonic(), {s.name: s.config for s in there(rules)}
     systems = {s.name: s.configuration(5000) for s in there(rules)}
     lines = measure_updates(systems, **rules.throughput, device=torch.device(device))
     metrics = {"updates": lines} | {f"seconds/{line['system']}/{line['n']}": line["seconds"] for line in lines}
     metrics |= {f"sequential_steps/{name}/{n}": sequential_steps(build(config), n)
                 for name, config in systems.items() for n in (16, 64)}
-    name = f"rival_speed_{'gpu' if device == 'cuda' else 'cpu'}"
+    name = f"rival_speed_{'gpu' if device == 'cuda' else 'cpu'}_{precision}"
     write_record(out / f"{name}.json", make_record(name, "rival", data={"name": "random"},
                                                    config={**rules.throughput,
-                                                           "device": device, "systems": names},
+                                                           "device": device, "precision": precision,
+                                                           "systems": names},
                                                    seed=0, seconds=time.monotonic() - begun_at,
                                                    metrics=metrics))
 
