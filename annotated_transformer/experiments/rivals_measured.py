@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['System', 'Settings', 'Rules', 'read_rules', 'training_of', 'Place', 'Job', 'trial_jobs', 'there', 'chosen',
-           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'trained',
-           'Scoring', 'run_names', 'scorings', 'judge', 'taken', 'Step', 'work_on', 'steps_of', 'steps', 'do_next',
-           'time_updates', 'rivals_measured', 'planned', 'main']
+           'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'Scoring',
+           'run_names', 'scorings', 'judge', 'taken', 'Step', 'recorded', 'begin_one', 'work_on', 'steps_of', 'steps',
+           'do_next', 'time_updates', 'rivals_measured', 'planned', 'main']
 
 # %% ../../nbs/481_rivals_measured.ipynb #d464fcac
 import contextlib
@@ -271,7 +271,7 @@ def tune_run(job: Job, rules: Rules, place: Place) -> bool:
     to finish.
     """
     source = replace(job, system=rules.systems[job.system.config]).name
-    run = begin_tuning(place.runs / job.name, trained(source, place), Tuning())
+    run = begin_tuning(place.runs / job.name, place.runs / source, Tuning())
     if not tune(run, place.data[job.tgt], place.minutes()):
         return False
     tuned, before = run.record(), read_record(place.out / f"{source}.json")
@@ -287,14 +287,6 @@ def tune_run(job: Job, rules: Rules, place: Place) -> bool:
     return True
 
 # %% ../../nbs/481_rivals_measured.ipynb #e5d50d9f
-def trained(name: str, place: Place) -> Path:
-    "The directory of a run that has ended. Raises InputError if only its record is here."
-    if not (place.runs / name).exists():
-        raise InputError(f"{place.runs / name}: this run's model is not here; to train it anew, remove its record, "
-                         f"{place.out / name}.json")
-    return place.runs / name
-
-
 class Scoring(NamedTuple):
     "A scoring when a system's runs are done: of a run, or of an ensemble of several, on a split."
 
@@ -326,7 +318,7 @@ def scorings(rules: Rules, system: System, tgt: str) -> list[Scoring]:
 # %% ../../nbs/481_rivals_measured.ipynb #49f33fa6
 def judge(scoring: Scoring, rules: Rules, place: Place) -> bool:
     "Score and write the record. Returns True: there is always time for it."
-    begun_at, members = time.monotonic(), [load(trained(name, place)) for name in scoring.members]
+    begun_at, members = time.monotonic(), [load(place.runs / name) for name in scoring.members]
     translator = ensemble(members) if len(scoring.members) > 1 else members[0]
     metrics = scores_on(translator, place.data[scoring.tgt], scoring.split, rules.search)
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
@@ -353,7 +345,7 @@ def taken(path: Path) -> Iterator[bool]:
             return
         yield True
 
-
+# %% ../../nbs/481_rivals_measured.ipynb #dd1fc297
 class Step(NamedTuple):
     "Something to do that leaves a record, and the names of the records that it needs."
 
@@ -361,36 +353,55 @@ class Step(NamedTuple):
     needs: list[str]
     do: Callable[[Place], bool]
     "returns whether there was time to finish"
+    models: bool = False
+    "whether it needs the trained models, too"
+
+    def begins(self, place: Place) -> bool:
+        "Whether it has still to be done and can begin."
+        ready = all(recorded(name, place) for name in self.needs) and not self.absent(place)
+        return ready and not recorded(self.name, place)
+
+    def absent(self, place: Place) -> list[str]:
+        "The runs that it needs and that left nothing here but a record."
+        return [name for name in self.needs
+                if self.models and recorded(name, place) and not (place.runs / name / "record.json").exists()]
+
+
+def recorded(name: str, place: Place) -> bool:
+    return (place.out / f"{name}.json").exists()
+
+# %% ../../nbs/481_rivals_measured.ipynb #8ed8b88c
+def begin_one(plan: Sequence[Step], place: Place) -> bool:
+    "Do the first step that can begin. Returns False when time is up or there is none."
+    for step in plan:
+        with taken(place.runs / f".{step.name}.lock") as mine:
+            if mine and step.begins(place):
+                return time.monotonic() <= place.until and step.do(place)
+    return False
 
 
 def work_on(plan: Sequence[Step], place: Place) -> bool:
-    "Always do the first step that can begin. Returns whether every step has its record."
-    def recorded(name: str) -> bool:
-        return (place.out / f"{name}.json").exists()
-
-    def begin_one() -> bool | None:
-        "Whether the step was finished; None if there is none that can begin."
-        for step in plan:
-            if not recorded(step.name) and all(map(recorded, step.needs)):
-                with taken(place.runs / f".{step.name}.lock") as mine:
-                    if mine and not recorded(step.name):
-                        return time.monotonic() <= place.until and step.do(place)
-
-    while begin_one():
+    "Do what can be done. Returns whether every step has its record."
+    while begin_one(plan, place):
         pass
-    return all(recorded(step.name) for step in plan)
+    left = [step for step in plan if not recorded(step.name, place)]
+    for name in sorted({name for step in left for name in step.absent(place)}):
+        say(f"{name}: only its record is here, and what needs its model is left out. To train it anew, remove "
+            f"{place.out / name}.json.")
+    return not left
 
-# %% ../../nbs/481_rivals_measured.ipynb #8ed8b88c
+# %% ../../nbs/481_rivals_measured.ipynb #175373dd
 def steps_of(rules: Rules, system: System, tgt: str) -> list[Step]:
     "A system's runs on text in a target language, and their scores."
     jobs = run_jobs(rules, system, tgt)
     if system in rules.tuned:
         source = rules.systems[system.config]
-        runs = [Step(job.name, [replace(job, system=source).name], partial(tune_run, job, rules)) for job in jobs]
+        runs = [Step(job.name, [replace(job, system=source).name], partial(tune_run, job, rules), True)
+                for job in jobs]
     else:
         tried = [job.name for job in trial_jobs(rules, system)]
         runs = [Step(job.name, tried, partial(perform, job, rules)) for job in jobs]
-    return runs + [Step(scoring.name, scoring.members, partial(judge, scoring, rules))
+    return runs + [Step(scoring.name, scoring.members, partial(judge, scoring, rules), True)
                    for scoring in scorings(rules, system, tgt)]
 
 
@@ -402,7 +413,7 @@ def steps(rules: Rules) -> list[Step]:
                for each in (system, *(tuned for tuned in rules.tuned if tuned.config == system.name))]
     return trials + [step for tgt in ("de", "fr") for system in systems for step in steps_of(rules, system, tgt)]
 
-
+# %% ../../nbs/481_rivals_measured.ipynb #730d4ea9
 def do_next(rules: Rules, place: Place) -> bool:
     "Continue the plan. Returns whether everything is done."
     if missing := [system.name for system in rules.systems.values() if system not in there(rules)]:
