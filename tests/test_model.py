@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from annotated_transformer import embedding
+from annotated_transformer import fast as fast_module
 from annotated_transformer.attention import recording
 from annotated_transformer.batching import Batch
 from annotated_transformer.decoding import Beams, beam_search, choices, sample
@@ -339,6 +340,23 @@ def test_the_plain_model_compiles_in_one_graph():
 def test_a_size_below_one_is_refused_by_name(field):
     with pytest.raises(ValueError, match=f"{field} is 0"):
         Transformer(replace(BASE, **{field: 0}))
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN")
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_by_onednn(bias, monkeypatch):
+    "Against float64, with derivatives, also on processors where MKL is the faster library and so the one in use."
+    monkeypatch.setattr(fast_module, "HAS_ONEDNN", True)
+    weights = torch.randn(33, 24), *([torch.randn(33)] if bias else [])
+    for rows in ((1,), (2, 7), (70,)):
+        x, direction = torch.randn(*rows, 48)[..., ::2], torch.randn(*rows, 33)
+        sides = [[tensor.detach().to(dtype).requires_grad_() for tensor in (x, *weights)] for dtype in (torch.float32, torch.float64)]
+        ys = fast_module.linear(*sides[0]), F.linear(*sides[1])
+        for y, side in zip(ys, sides):
+            (y * direction.to(y)).sum().backward()
+        assert type(ys[0].grad_fn).__name__ != type(ys[1].grad_fn).__name__
+        for a, b in zip((ys[0], *(t.grad for t in sides[0])), (ys[1], *(t.grad for t in sides[1])), strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=2e-5, atol=2e-5)
 
 
 def test_products_of_ever_new_shapes_do_not_fill_the_memory():
