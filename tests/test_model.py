@@ -354,7 +354,7 @@ def test_products_by_onednn(bias, monkeypatch):
         ys = fast_module.linear(*sides[0]), F.linear(*sides[1])
         for y, side in zip(ys, sides):
             (y * direction.to(y)).sum().backward()
-        assert type(ys[0].grad_fn).__name__ != type(ys[1].grad_fn).__name__
+        assert "OneDNN" in ys[0].grad_fn.next_functions[0][0].name()
         for a, b in zip((ys[0], *(t.grad for t in sides[0])), (ys[1], *(t.grad for t in sides[1])), strict=True):
             torch.testing.assert_close(a.double(), b, rtol=2e-5, atol=2e-5)
 
