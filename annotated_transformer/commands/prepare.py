@@ -206,9 +206,8 @@ def prepare(
         extra_weight: what one of those counts beside one of the treebank's (1, unless given)
         overwrite: replace a corpus that the folder holds, or begin anew
     """
-    options = {name: value for name, value in locals().items() if value is not None}
-    for name in ("folder", "corpus", "vocab_size", "overwrite"):
-        options.pop(name, None)
+    options = {name: value for name, value in locals().items()
+               if value is not None and name not in ("folder", "corpus", "vocab_size", "overwrite")}
     check_effect(corpus, options)
     check_vocabulary(vocab_size, options)
     if vocab_size is None:

@@ -193,7 +193,7 @@ def begun(job: Job, rules: Rules, place: Place) -> Run:
     model = job.system.configuration(len(load_vocabulary(data)))
     return start_run(folder, data, model, training_of(rules, job.settings, model.d_model, job.seed, job.trial))
 
-
+# %% ../../nbs/481_rivals_measured.ipynb #24d4a640
 def perform(job: Job, rules: Rules, place: Place) -> bool:
     "Train and write the record. Returns whether there was time to finish."
     if job.settings is None:
