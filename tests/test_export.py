@@ -20,6 +20,7 @@ from annotated_transformer.exports.hugging_face import export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
 from annotated_transformer.files import InputError
 from annotated_transformer.model import BASE, END, PAD, START, Transformer
+from annotated_transformer.scores import bleu
 from annotated_transformer.translation import Translator, load
 from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary
 
@@ -163,7 +164,13 @@ def test_quantization(tmp_path, exported):
     assert all(torch.equal(a, b) for a, b in zip(translator.model.parameters(), load("grammar").model.parameters()))
     cut = [translator.vocabulary.pieces(translator.vocabulary.encode(e.src)) for e in EXAMPLES[:200]]
     whole, rounded = (engine_of(folder).translate_batch(cut, beam_size=1) for folder in (exported, tmp_path / "int8"))
-    assert sum(a.hypotheses == b.hypotheses for a, b in zip(whole, rounded)) >= 175  # fewer where the processor has no products of 8-bit numbers
+    # how many stay the same depends on the processor's products of 8-bit numbers; how good they are does not
+    assert sum(a.hypotheses == b.hypotheses for a, b in zip(whole, rounded)) >= 175
+    references = [e.tgt for e in EXAMPLES[:200]]
+    ids = {symbol: i for i, symbol in enumerate(symbols_of(translator.vocabulary))}
+    scores = [bleu([translator.vocabulary.decode([ids[symbol] for symbol in found.hypotheses[0]]) for found in side], references).value
+              for side in (whole, rounded)]
+    assert abs(scores[0] - scores[1]) < 1
     assert (tmp_path / "int8" / "model.bin").stat().st_size < 0.5 * (exported / "model.bin").stat().st_size
 
 

@@ -368,6 +368,7 @@ class Step(NamedTuple):
 
 
 def recorded(name: str, place: Place) -> bool:
+    "Whether a record of that name is there."
     return (place.out / f"{name}.json").exists()
 
 # %% ../../nbs/481_rivals_measured.ipynb #8ed8b88c
