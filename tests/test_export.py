@@ -162,15 +162,12 @@ def test_quantization(tmp_path, exported):
     translator = load("grammar")
     export_run(translator, tmp_path / "int8", "int8")
     assert all(torch.equal(a, b) for a, b in zip(translator.model.parameters(), load("grammar").model.parameters()))
-    cut = [translator.vocabulary.pieces(translator.vocabulary.encode(e.src)) for e in EXAMPLES[:200]]
-    whole, rounded = (engine_of(folder).translate_batch(cut, beam_size=1) for folder in (exported, tmp_path / "int8"))
-    # how many stay the same depends on the processor's products of 8-bit numbers; how good they are does not
-    assert sum(a.hypotheses == b.hypotheses for a, b in zip(whole, rounded)) >= 175
-    references = [e.tgt for e in EXAMPLES[:200]]
-    ids = {symbol: i for i, symbol in enumerate(symbols_of(translator.vocabulary))}
-    scores = [bleu([translator.vocabulary.decode([ids[symbol] for symbol in found.hypotheses[0]]) for found in side], references).value
-              for side in (whole, rounded)]
-    assert abs(scores[0] - scores[1]) < 1
+    some = [e for e in EXAMPLES[:200] if grammar.n_words(e) <= 20]  # as long as in training: on longer ones greedy search may run in circles
+    cut, ids = [translator.vocabulary.pieces(translator.vocabulary.encode(e.src)) for e in some], {s: i for i, s in enumerate(symbols_of(translator.vocabulary))}
+    whole, rounded = ([translator.vocabulary.decode([ids[symbol] for symbol in found.hypotheses[0]]) for found in engine_of(folder).translate_batch(cut, beam_size=1)]
+                      for folder in (exported, tmp_path / "int8"))
+    assert sum(a == b for a, b in zip(whole, rounded)) >= 0.95 * len(some) > 150
+    assert abs(bleu(whole, [e.tgt for e in some]).value - bleu(rounded, [e.tgt for e in some]).value) < 1
     assert (tmp_path / "int8" / "model.bin").stat().st_size < 0.5 * (exported / "model.bin").stat().st_size
 
 
