@@ -201,6 +201,20 @@ def step(name: str, needs: list[str], done: list[str]) -> module.Step:
     return module.Step(name, needs, do)
 
 
+@pytest.mark.parametrize("name", ["rivals_measured", "multi30k"])
+def test_each_step_of_a_plan_has_a_record_of_its_own(name):
+    rules = module.read_rules(name)
+    names = [step.name for step in module.steps(rules)]
+    assert len(set(names)) == len(names) > 20 and all(n.startswith(f"{rules.name}_") for n in names)
+    assert {tgt for s in rules.systems.values() for tgt in s.seeds} == {"de", "fr"}
+
+
+def test_rules_without_lengths_time_nothing(capsys, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        module.main(["throughput", "--rules", "multi30k", "--out", str(tmp_path / "out")])
+    assert end.value.code == 2 and "--rules multi30k" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_a_step_that_another_process_has_is_left_to_it(place):
     place.out.mkdir()
     done = []

@@ -309,7 +309,8 @@ def scorings(rules: Rules, system: System, tgt: str) -> list[Scoring]:
     if not rules.test_set:
         return []
     names, of = [job.name for job in run_jobs(rules, system, tgt)], rules.name
-    ensembles = [Scoring(f"{of}_ensemble_{system.name}", names, tgt, "dev")] if len(names) > 1 else []
+    joint = f"{of}_ensemble_{system.name}{'_fr' * (tgt == 'fr')}"
+    ensembles = [Scoring(joint, names, tgt, "dev")] if len(names) > 1 else []
     single = [Scoring(name, [name], tgt, rules.test_set) for name in names]
     tests = [s._replace(name=s.name.replace(f"{of}_", f"{of}_test_", 1), split=rules.test_set)
              for s in single + ensembles]
@@ -443,14 +444,16 @@ def time_updates(rules: Rules, device: str, out: Path) -> None:
 
 # %% ../../nbs/481_rivals_measured.ipynb #7c40d94a
 def rivals_measured(
-    action: Literal["next", "throughput", "plan"], /, *, data_de: Path = Path("data/multi30k"),
-    data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None,
+    action: Literal["next", "throughput", "plan"], /, *,
+    rules: Literal["rivals_measured", "multi30k"] = "rivals_measured",
+    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None,
     device: Literal["cpu", "cuda"] = "cpu", folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
 ) -> None:
     """Compare the Transformer with its rivals: trials, runs and scores one after the other, each with a record.
 
     Args:
         action: next: do what comes next; plan: list which records are there; throughput: time updates
+        rules: rivals_measured: the comparison; multi30k: a Transformer alone, trained ten times as long
         data_de: Multi30k, English-German, made by `prepare`
         data_fr: the same, English-French
         minutes: stop after so many minutes; the same command resumes
@@ -462,13 +465,15 @@ def rivals_measured(
         raise InputError(f"--minutes {minutes}: give a number above 0")
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: there is no GPU here")
-    rules, until = read_rules(), math.inf if minutes is None else time.monotonic() + 60 * minutes
+    given, until = read_rules(rules), math.inf if minutes is None else time.monotonic() + 60 * minutes
+    if action == "throughput" and not given.throughput:
+        raise InputError(f"--rules {rules}: these rules have no lengths to time updates for")
     if action == "throughput":
-        return time_updates(rules, device, out)
+        return time_updates(given, device, out)
     if action == "plan":
-        return print("\n".join(planned(rules, out)))
+        return print("\n".join(planned(given, out)))
     keep_memory()
-    done = do_next(rules, Place({"de": data_de, "fr": data_fr}, folder, out, until))
+    done = do_next(given, Place({"de": data_de, "fr": data_fr}, folder, out, until))
     say("All is done." if done else "Stopped, or waiting for another process. Go on with the same command.")
 
 # %% ../../nbs/481_rivals_measured.ipynb #7f20bc98
