@@ -140,9 +140,9 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     for name, system in (HERE | OWN_ROWS).items():
         _, reference, bleu_de, bleu_fr, cost_de, _ = printed.get(name, ("", "", "", "", "", ""))
         bleus = [rival_cell(records, system, tgt, "test/test_2016_flickr") if tgt == "de" or not system.startswith("ensemble") else "" for tgt in ("de", "fr")]
-        trained = not system.startswith("ensemble")
-        counted = [rival_cell(records, system, "de", key, show) if trained else "" for key, show in (
-            ("parameters", lambda x: f"{x / 1e6:.1f}"), ("flops", power))]
+        counted = [rival_cell(records, system, "de", key, show) if counts else "" for key, show, counts in (
+            ("parameters", lambda x: f"{x / 1e6:.1f}", not system.startswith("ensemble")),
+            ("flops", power, not system.startswith("ensemble") and not system.endswith("-rl")))]  # tuning draws: nobody counts
         lines.append((f"{name} [{reference}]" if reference else name, bleu_de, bleu_fr, cost_de, *bleus, *counted))
     theirs, ours = "the paper: newstest2014", "here: Multi30k, test_2016_flickr"
     columns = [("", "system"), (theirs, "EN-DE"), (theirs, "EN-FR"), (theirs, "FLOPs EN-DE"), (ours, "EN-DE"), (ours, "EN-FR"),
