@@ -10,6 +10,7 @@ from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.experiments import by_distance, model_variants
 from annotated_transformer.experiments.rivals_measured import System, read_rules, run_names
 from annotated_transformer.experiments.verdicts import read_claims
+from annotated_transformer.files import InputError
 from annotated_transformer.grammar import examples
 from annotated_transformer.model import count_parameters
 from annotated_transformer.records import read_record
@@ -77,13 +78,28 @@ def test_additive_attention_looks_at_no_padding():
 def test_distances_to_the_end(data, tmp_path, monkeypatch):
     systems = {"transformer": System("transformer", "tiny", "base", {"de": [0]}, model=TINY)}
     monkeypatch.setattr(by_distance, "read_rules", lambda name: small(name, systems))
-    by_distance.by_distance(data, sentences=150, folder=tmp_path / "runs", out=tmp_path / "out")
+    by_distance.by_distance(data=data, sentences=150, folder=tmp_path / "runs", out=tmp_path / "out")
     names = sorted(path.stem for path in (tmp_path / "out").iterdir())
     assert [name for name in names if "trial" not in name] == ["distance_transformer_seed0", "grammar_transformer_seed0"] and len(names) == 2 + 3
     found = read_record(tmp_path / "out" / "distance_transformer_seed0.json")
     assert asked("distance_") <= set(found["metrics"]) and all(0 <= v <= 1 for k, v in found["metrics"].items() if k.startswith("kept"))
     assert sum(found["metrics"].get(f"pairs/{name}", 0) for name in by_distance.GROUPS) == sum(
         v for k, v in found["metrics"].items() if k in ("pairs/subject", "pairs/relative", "pairs/particle"))
+    assert [point["step"] for point in found["curve"]] == [FEW["steps"]] and set(found["curve"][0]) == {"step", "near", "far"}
+    assert {k for k in found["metrics"] if k.startswith("far_at")} == {
+        f"far_at/{level}" for level in by_distance.LEVELS if found["curve"][-1]["near"] >= level}
+
+
+def test_the_far_ones_at_equal_quality():
+    "On a curve where the far ones lag, any level is read off between the two checkpoints around it; claims ask for a level that is measured."
+    curve = [{"near": n / 10, "far": (n / 10) ** 2} for n in range(1, 11)]
+    for level in (0.05, 0.1, 0.55, 0.7, 1.0):
+        low, high = int(level * 10) / 10, min(1.0, int(level * 10) / 10 + 0.1)
+        assert low**2 - 1e-9 <= by_distance.far_at(curve, level) <= high**2 + 1e-9
+    assert by_distance.far_at(curve, 0.7) == pytest.approx(0.49)
+    with pytest.raises(InputError, match="near"):
+        by_distance.far_at(curve[:4], 0.7)
+    assert asked("distance-longer_") == {"far_at/0.7"} and 0.7 in by_distance.LEVELS
 
 
 def test_a_wrong_form_loses_a_dependency():
@@ -104,10 +120,11 @@ def test_a_wrong_form_loses_a_dependency():
     assert seen > 100
 
 
-def test_the_rules_by_distance_are_of_equal_size():
-    rules = read_rules("by_distance")
+@pytest.mark.parametrize("name", ["by_distance", "by_distance_longer"])
+def test_the_rules_by_distance_are_of_equal_size(name):
+    rules = read_rules(name)
     assert all(s.seeds == {"de": [0, 1, 2]} for s in rules.systems.values()) and rules.systems["transformer"].config in PRESETS
-    assert {name for of in run_names(rules).values() for name in of} >= {"grammar_transformer_seed0"}
+    assert {name for of in run_names(rules).values() for name in of} >= {f"{rules.name}_transformer_seed0"}
     from annotated_transformer.experiments.rivals_measured import there
 
     if len(there(rules)) == 1:

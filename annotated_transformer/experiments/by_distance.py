@@ -73,7 +73,7 @@ def with_both(n: int, seed: int = 12) -> list[Example]:
 
     return list(islice((e for e in examples(seed) if 4 <= n_words(e) <= 20 and has(e, NEAR) and has(e, FAR)), n))
 
-
+# %% ../../nbs/490_by_distance.ipynb #504a9575
 def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
     "The shares of near and far dependencies in the greedy translations by each checkpoint that was kept."
     model, vocabulary, lines = run.model(), run.vocabulary(), []
@@ -84,7 +84,7 @@ def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
         lines.append({"step": step, "near": found["kept/near"], "far": found["kept/far"]})
     return lines
 
-
+# %% ../../nbs/490_by_distance.ipynb #9554a2f7
 def far_at(curve: Sequence[dict[str, float]], level: float) -> float:
     """The share of far dependencies when the share of near ones first reaches `level`, on a straight line
     between two checkpoints. Raises InputError where it never does.
@@ -102,7 +102,7 @@ def measure_run(system: str, name: str, rules: Rules, place: Place, sentences: i
     some = fresh({src for src, _ in Corpus.open(place.data["de"]).pairs("train")}, sentences)
     translations = translator.translate([e.src for e in some], **rules.search, progress=True)
     metrics = shares([line for e, text in zip(some, translations) for line in kept_dependencies(e, text)])
-    run, curve = translator.run.record(), growth(translator.run, with_both(sentences // 5))
+    run, curve = translator.run.record(), growth(translator.run, with_both(max(1, sentences // 5)))
     metrics |= {f"far_at/{level}": far_at(curve, level) for level in LEVELS if curve[-1]["near"] >= level}
     config = {"system": system, "run": name, "weights": run["weights"], "search": rules.search,
               "sentences": sentences}
