@@ -453,7 +453,7 @@ def rivals_measured(
 
     Args:
         action: next: do what comes next; plan: list which records are there; throughput: time updates
-        rules: rivals_measured: the comparison; multi30k: a Transformer alone, trained ten times as long
+        rules: rivals_measured: the comparison; multi30k: a Transformer alone, trained eight times as long
         data_de: Multi30k, English-German, made by `prepare`
         data_fr: the same, English-French
         minutes: stop after so many minutes; the same command resumes
