@@ -80,7 +80,9 @@ class Convolutional(EncoderDecoder):
             {side: LearnedPositions(d, c.max_length) for side in ("source", "target")}
         )
         for vectors in (self.embedding, *self.tables.values()):
-            vectors.weight.data *= 0.1  # as vectors now N(0, 0.1), by which the draws of the layers reckon
+            vectors.scale = 1.0  # plain tables: to multiply by the root of d is the Transformer's way
+            nn.init.normal_(vectors.weight, std=0.1)
+            vectors.weight.data[PAD] = 0
         for table in self.positions.values():
             nn.init.normal_(table.table, std=0.1)
         self.encoder, self.decoder = (
