@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['COMPUTE', 'JUDGES', 'Unmeasured', 'Found', 'matching', 'number_at', 'numbers', 'half_interval', 'value_at',
-           'difference', 'clearly_faster', 'above', 'doing_heads', 'different_tasks', 'clearly_better', 'best_of',
-           'told', 'judge_rows', 'judge_all', 'section_key', 'by_the_clock', 'was_busy', 'marks', 'claims_table',
-           'built_table', 'changes_table', 'main']
+           'difference', 'rounds_in', 'sizes_of', 'clearly_faster', 'above', 'doing_heads', 'own_heads',
+           'different_tasks', 'clearly_better', 'best_of', 'told', 'judge_rows', 'judge_all', 'section_key',
+           'by_the_clock', 'was_busy', 'marks', 'claims_table', 'built_table', 'changes_table', 'main']
 
 # %% ../../nbs/910_claims.ipynb #7f53a289
 import math
@@ -14,7 +14,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import NamedTuple
@@ -59,9 +59,9 @@ def number_at(record: dict, path: str) -> float:
     return float(record)
 
 
-def numbers(found: Sequence[dict], value: str, over: str | None = None) -> list[float]:
-    "A number of each record, divided by another where `over` names one."
-    return [number_at(r, value) / (number_at(r, over) if over else 1) for r in found]
+def numbers(found: Sequence[dict], value: str, over: str = "", less: str = "") -> list[float]:
+    "A number of each record, divided by another where `over` names one, less another where `less` does."
+    return [number_at(r, value) / (number_at(r, over) if over else 1) - (number_at(r, less) if less else 0) for r in found]
 
 
 def half_interval(values: Sequence[float], probability: float = 0.95) -> float:
@@ -77,14 +77,15 @@ def value_at(claim: dict, records: dict[str, dict]) -> Found:
     for pattern in claim["records"]:
         found = matching(records, pattern)
         for path in paths:
-            values = numbers(found, path, claim.get("over"))
+            values = numbers(found, path, claim.get("over", ""))
             middle, half = mean(values), half_interval(values) if len(values) > 1 else claim.get("doubt", 0.0)
             room = min(middle - low, high - middle)  # below 0: outside
             verdict = HOLDS if room >= half else FAILS if room < -half else UNCLEAR
             if verdict == FAILS and "enough" in claim and min(numbers(found, claim["enough"]["value"])) < claim["enough"]["at_least"]:
                 verdict = UNCLEAR  # a shorter run than the paper's
             verdicts.append(verdict)
-            lines.append((f"{middle:,.0f}" if abs(middle) >= 1000 else f"{middle:.4g}") + (f" ± {half:.2g}" if half else ""))
+            doubt = f" ± {half:.2g}" if len(values) > 1 else f" (tolerance {half:.2g}, set by hand)" if half else ""
+            lines.append((f"{middle:,.0f}" if abs(middle) >= 1000 else f"{middle:.4g}") + doubt)
             used += [r["name"] for r in found]
     return Found(combined(verdicts), "; ".join(lines), tuple(dict.fromkeys(used)))
 
@@ -92,8 +93,8 @@ def value_at(claim: dict, records: dict[str, dict]) -> Found:
 def difference(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `margin`: better less worse above `least`, or within `within`; `fixed` says that the worse has no seeds."
     sides = [matching(records, claim[side]["record"]) for side in ("better", "worse")]
-    values = [dict(zip((r["seed"] for r in found), numbers(found, claim[side]["value"], claim[side].get("over"))))
-              for side, found in zip(("better", "worse"), sides)]
+    paths = [[claim[side].get(of, "") for of in ("value", "over", "less")] for side in ("better", "worse")]
+    values = [dict(zip((r["seed"] for r in found), numbers(found, *of))) for found, of in zip(sides, paths)]
     if claim.get("fixed"):
         values[1] = dict.fromkeys(values[0], mean(values[1].values()))
     shared = sorted(set(values[0]) & set(values[1]))
@@ -109,44 +110,59 @@ def difference(claim: dict, records: dict[str, dict]) -> Found:
     return Found(verdict, told, tuple(r["name"] for found in sides for r in found))
 
 # %% ../../nbs/910_claims.ipynb #be45d3ff
+def rounds_in(record: dict) -> dict[tuple[str, int, int], list[float]]:
+    "The seconds of each round in a record: by layer, n and d, or by system, n and 0."
+    m = record["metrics"]
+    layers = {(record["config"]["layer"], p["n"], p["d"]): p["seconds_by_round"] for p in m.get("passes", ())}
+    return layers | {(u["system"], u["n"], 0): u["all"] for u in m.get("updates", ())}
+
+
+def sizes_of(claim: dict, seconds: dict[tuple[str, int, int], list[float]], other: str) -> list[list[float]]:
+    "The logarithms of our seconds over another's in each round, for each size that a claim speaks of. Raises Unmeasured where there is none."
+    there = {"n < d": lambda n, d: n < d, "n > d": lambda n, d: n > d, "n = 16": lambda n, d: n == 16, "n = 64": lambda n, d: n == 64}[claim["where"]]
+    pairs = [(seconds[claim["layer"], n, d], of) for (layer, n, d), of in seconds.items() if layer == other and there(n, d) and (claim["layer"], n, d) in seconds]
+    if not pairs:
+        raise Unmeasured(other)
+    return [[math.log(ours / theirs) for ours, theirs in zip(*pair)] for pair in pairs]
+
+
 def clearly_faster(claim: dict, records: dict[str, dict]) -> Found:
-    "Judge `faster`: the seconds of complexity records, an interval at each size over the rounds in which the layers took turns."
-    used, seconds = [], {}
-    for record in records.values():
-        layer = record["config"].get("layer")
-        if record["task"] == "complexity" and record["config"]["device"] == "cpu" and layer in (claim["layer"], *claim["than"]):
-            used.append(record["name"])
-            seconds |= {(layer, p["n"], p["d"]): p["seconds_by_round"] for p in record["metrics"]["passes"]}
-    logs, lines = [], []
-    for other in claim["than"]:
-        wanted = [(n, d) for layer, n, d in seconds if layer == other and (claim["layer"], n, d) in seconds
-                  and (n < d if claim["where"] == "n < d" else n > d)]
-        if not wanted:
-            raise Unmeasured(other)
-        found = [[math.log(ours / theirs) for ours, theirs in zip(seconds[claim["layer"], n, d], seconds[other, n, d])] for n, d in wanted]
-        logs += found
-        worst = max(found, key=mean)
-        lines.append(f"faster than {other} at {sum(mean(x) < 0 for x in found)} of {len(found)} sizes, at worst {math.exp(mean(worst)):.2f} "
-                     f"of its time (at most {math.exp(mean(worst) + half_interval(worst)):.2f})")
-    surely = all(mean(x) + half_interval(x) < 0 for x in logs)  # of all sizes at once: no correction
-    slower = any(mean(x) - half_interval(x, 1 - 0.05 / len(logs)) > 0 for x in logs)  # of one among many: Bonferroni's
-    verdict = HOLDS if surely else FAILS if slower else UNCLEAR
-    return Found(verdict, "; ".join(lines), tuple(used))
+    "Judge `faster`: an interval at each size over the rounds in which layers or systems took turns; each pattern of `records` is a machine."
+    logs, lines, used, needed = [], [], [], -math.log(claim.get("times", 1))
+    for pattern in claim["records"]:
+        timed = [(r["name"], rounds_in(r)) for r in matching(records, pattern) if r["config"].get("device", "cpu") == claim.get("device", "cpu")]
+        timed = [(name, of) for name, of in timed if {layer for layer, _, _ in of} & {claim["layer"], *claim["than"]}]
+        used += [name for name, _ in timed]
+        seconds = {key: rounds for _, of in timed for key, rounds in of.items()}
+        for other in claim["than"]:
+            found = sizes_of(claim, seconds, other)
+            logs += found
+            worst = max(found, key=mean)
+            low, middle, high = (math.exp(mean(worst) + x * half_interval(worst)) for x in (-1, 0, 1))
+            lines.append(f"faster than {other} at {sum(mean(x) < 0 for x in found)} of {len(found)} sizes, at worst {middle:.2f} of its time "
+                         f"({low:.2f} to {high:.2f})" if len(found) > 1 else f"{middle:.2f} of the time of {other} ({low:.2f} to {high:.2f})")
+    surely = all(mean(x) + half_interval(x) < needed for x in logs)  # of all sizes at once: no correction
+    slower = any(mean(x) - half_interval(x, 1 - 0.05 / len(logs)) > needed for x in logs)  # of one among many: Bonferroni's
+    return Found(HOLDS if surely else FAILS if slower else UNCLEAR, "; ".join(lines), tuple(used))
 
 # %% ../../nbs/910_claims.ipynb #d6bd1ea6
 def above(summary: dict, measure: str, margin: float) -> tuple[int, int, int]:
-    "Of a model's heads: how many are surely above both controls by `margin`, how many by their middle, and how many there are."
+    """Of a model's heads: how many are surely above both controls by `margin`, how many perhaps, and how many there are.
+
+    A record holds the lower end of each interval; the upper end is taken to be as far from the middle.
+    """
     m = summary["heads"][measure]
     flat = lambda name: [x for layer in m[name] for x in layer]  # noqa: E731
     trained, best = flat("trained"), max(flat("untrained"))
     controls = [max(best, x) for x in flat("shuffled")] if m["shuffled"] else [best] * len(trained)
-    return sum(x > margin for x in flat("margin_low")), sum(x - c > margin for x, c in zip(trained, controls)), len(trained)
+    highs = [2 * (x - c) - low for x, c, low in zip(trained, controls, flat("margin_low"))]
+    return sum(x > margin for x in flat("margin_low")), sum(x > margin for x in highs), len(trained)
 
 # %% ../../nbs/910_claims.ipynb #9da0d188
 def doing_heads(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `heads`: in every model a `share` of the heads (or a `count` of them) does one of the measures."
     verdicts, lines, used = [], [], []
-    for record in (r for r in records.values() if r["task"] == "heads"):
+    for record in (r for pattern in claim["records"] for r in matching(records, pattern)):
         counts = [(key, *above(summary, key, claim["margin"])) for summary in record["metrics"]["sets"].values()
                   for key in claim["measures"] if key in summary["heads"]]
         if counts:
@@ -161,21 +177,25 @@ def doing_heads(claim: dict, records: dict[str, dict]) -> Found:
     return Found(verdicts[0] if len(set(verdicts)) == 1 else UNCLEAR, "; ".join(lines), tuple(used))
 
 # %% ../../nbs/910_claims.ipynb #eb98209b
+def own_heads(heads_of: dict[str, set]) -> int:
+    "How many of the tasks can be done by a head of their own at the same time, from the heads that do each."
+    return max(len(set(choice)) for choice in product(*heads_of.values()))
+
+
 def different_tasks(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `tasks`: in every model so many measures are each done, by a `margin` over both controls, by a head of its own."
     verdicts, lines, used = [], [], []
-    for record in (r for r in records.values() if r["task"] == "heads"):
-        surely, perhaps = set(), set()
+    for record in (r for pattern in claim["records"] for r in matching(records, pattern)):
+        surely, perhaps = {}, {}
         for f in (f for summary in record["metrics"]["sets"].values() for f in summary["found"].values()):
             if f["stack"] == "encoder" and f["measure"] in claim["measures"]:
                 controls = [f["over_untrained"], *([f["over_shuffled"]] if f["over_shuffled"] else [])]
-                surely |= {(f["layer"], f["head"])} if min(c[0] for c in controls) > claim["margin"] else set()
-                perhaps |= {(f["layer"], f["head"])} if min(mean(c) for c in controls) > claim["margin"] else set()
-        verdicts.append(HOLDS if len(surely) >= claim["at_least"] else FAILS if len(perhaps) < claim["at_least"] else UNCLEAR)
-        lines.append(f"{record['data']['run']}: {len(surely)} heads for sure, {len(perhaps)} by the middle of their intervals, each best at one of {len(claim['measures'])} tasks")
+                for end, those in enumerate((surely, perhaps)):
+                    if min(c[end] for c in controls) > claim["margin"]:
+                        those.setdefault(f["measure"], set()).add((f["layer"], f["head"]))
+        verdicts.append(HOLDS if own_heads(surely) >= claim["at_least"] else FAILS if own_heads(perhaps) < claim["at_least"] else UNCLEAR)
+        lines.append(f"{record['data']['run']}: {own_heads(surely)} of {len(claim['measures'])} tasks with a head of their own ({', '.join(surely) or 'none'})")
         used.append(record["name"])
-    if not verdicts:
-        raise Unmeasured("heads")
     return Found(verdicts[0] if len(set(verdicts)) == 1 else UNCLEAR, "; ".join(lines), tuple(used))
 
 # %% ../../nbs/910_claims.ipynb #0decfc58
@@ -216,7 +236,8 @@ def told(found: Sequence[Comparison]) -> str:
     def one(f: Comparison) -> str:
         begin = f"{f.better} over {f.worse} {f.margin:+.2f}"
         sentences = "" if math.isnan(f.sentences[0]) else f"; over sentences {f.sentences[0]:+.2f} to {f.sentences[1]:+.2f}"
-        return begin + (f" ({f.low:+.2f} to {f.high:+.2f}; Holm's p {f.holm:.2g}; could see {f.least:.2g}{sentences})" if math.isfinite(f.low) else " (one seed)")
+        seeds = " against ".join(str(sum(f"_{row}_seed" in name for name in f.records)) for row in (f.better, f.worse))
+        return begin + (f" ({f.low:+.2f} to {f.high:+.2f}; Holm's p {f.holm:.2g}; could see {f.least:.2g}; seeds: {seeds}{sentences})" if math.isfinite(f.low) else " (one seed)")
 
     if len(found) <= 3:
         return "; ".join(map(one, found))
@@ -247,7 +268,7 @@ def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Pa
             found[claim["name"]] = [next((of[claim["name"], m] for of in pairs if (claim["name"], m) in of), open_._replace(measure=m)) for m in claim["measures"]]
             continue
         found[claim["name"]] = [open_]
-        for of in ages:
+        for of in ages if claim["judge"] == "margin" else (*ages, records):
             try:
                 found[claim["name"]] = [JUDGES[claim["judge"]](claim, of)]
                 break
@@ -266,14 +287,13 @@ def section_key(section: str) -> tuple:
 # %% ../../nbs/910_claims.ipynb #9b2b52e8
 def by_the_clock(claim: dict) -> bool:
     "Whether a claim goes by how long something took."
-    sides = [claim, claim.get("better", {}), claim.get("worse", {})]
-    return claim["judge"] == "faster" or any("second" in str(side.get("value")) for side in sides)
+    return claim["judge"] == "faster" or claim.get("clock", False)
 
 
 def was_busy(record: dict) -> bool:
-    "Whether other work was running while a record was made: the load was above its threads by one or more."
-    loads = [(load, sitting["threads"]) for sitting in record.get("sittings") or () for load in sitting["load"]]
-    return any(load is not None and load >= threads + 1 for load, threads in loads)
+    "Whether other work was running beside a record: a load of one or more before it began, or above its threads by one or more at its end."
+    return any((begin or 0) >= 1 or (end or 0) >= sitting["threads"] + 1
+               for sitting in record.get("sittings") or () for begin, end in [sitting["load"]])
 
 
 def marks(claim: dict, used: Sequence[dict]) -> str:
@@ -292,7 +312,7 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
         if "pairs" in claim:
             command = command_for(list(dict.fromkeys(row for pair in claim["pairs"] for row in pair))) + " --seeds 0 1 2"
         for i, f in enumerate(found[claim["name"]]):
-            ours = Cell(f.ours, f.records) if f.ours else missing(command) if command else Cell("no experiment yet")
+            ours = Cell(f"{f.ours}. {claim['note']}" if "note" in claim else f.ours, f.records) if f.ours else missing(command) if command else Cell("no experiment yet")
             signs = marks(claim, [known[name] for name in f.records if name in known])
             first = (claim["section"], claim["says"], claim["paper"]) if i == 0 else ("", "", "")
             lines.append((*first, f.measure, ours, f.verdict + signs, claim["false"] if i == 0 else ""))
