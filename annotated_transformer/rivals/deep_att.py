@@ -29,7 +29,7 @@ class DeepAttConfig:
     d_model: int = 184
     "width of the vectors, of f and of the LSTMs' states"
     dropout: float = 0.2
-    "on what goes from layer to layer"
+    "on h, on the embeddings and on the output; the fast-forward connections are never dropped"
     tied: bool = False
     "one table for source, target and softmax (the paper's system had three)"
 

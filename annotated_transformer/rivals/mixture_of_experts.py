@@ -58,7 +58,7 @@ class SparseLayer(nn.Module):
         "G(x). In training, adds the noise and sets `balance`."
         clean = h = self.gate(x).float() if x.dtype.itemsize < 4 else self.gate(x)
         if self.training:
-            spread = F.softplus(self.noise(x)).to(clean.dtype) + 1e-2
+            spread = F.softplus(self.noise(x)).to(clean.dtype) + 1e-2  # a divisor below: the authors' code keeps it above zero, too
             h = clean + torch.randn_like(clean) * spread
         found = keep_top_k(h, self.k).softmax(-1)
         if self.training:
