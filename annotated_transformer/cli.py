@@ -44,6 +44,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
 
 Begin with:
   annotated-transformer demo
+  echo "Where is the station?" | annotated-transformer translate ende
 Then, on text of your own (two files, line i of one the translation of line i of the other):
   annotated-transformer prepare data/mine --train text.en text.de
   annotated-transformer train runs/mine --data data/mine --config small

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .evaluate import recordable
-from .translate import answer_lines, check_lengths, opened
+from .translate import answer_lines, check_lines, opened
 from ..corpora import Corpus
 from ..files import InputError
 from ..options import say
@@ -25,12 +25,12 @@ def parsed(parser: Parser, name: str, tokenized: bool, strict: bool, beam_size: 
     "The function that `answer_lines` needs for parsing."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         sentences = [list(map(escape, text.split())) if tokenized else tokenise(text) for text in texts]
-        count, too_long = check_lengths(parser.translator, list(map(source_line, sentences)),
+        count, refused = check_lines(parser.translator, list(map(source_line, sentences)),
                                         first, name, strict)
         for parse in parser.parse_words(sentences[:count], None, beam_size, alpha, bar, first):
             yield f"{parse.tree}\n".encode() if parse else b"\n"
-        if too_long:
-            raise too_long
+        if refused:
+            raise refused
     return answer
 
 # %% ../../nbs/740_parse.ipynb #06289dec

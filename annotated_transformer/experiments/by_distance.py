@@ -123,7 +123,7 @@ def measure_run(system: str, name: str, rules: Rules, place: Place, sentences: i
     say(f"{record['name']}: near {metrics['kept/near']:.1%}, far {metrics['kept/far']:.1%}")
 
 # %% ../../nbs/490_by_distance.ipynb #4a1b6cef
-def by_distance(rules: Literal["by_distance", "by_distance_longer"] = "by_distance", /, *,
+def by_distance(kind: Literal["by_distance", "by_distance_longer"] = "by_distance", /, *,
                 data: Path = Path("data/grammar"), minutes: float | None = None, sentences: int = 3000,
                 folder: Path = Path("runs/grammar"), out: Path = Path("nbs/results")) -> None:
     """Train three kinds of models on the grammar, and count which dependencies they keep, by distance.
@@ -131,7 +131,7 @@ def by_distance(rules: Literal["by_distance", "by_distance_longer"] = "by_distan
     After a stop or a kill the same command resumes; nothing that has a record is done again.
 
     Args:
-        rules: by_distance: equally much training; by_distance_longer: compared where they are equally good
+        kind: by_distance: equally much training; by_distance_longer: compared where they are equally good
         data: the grammar's corpus, made by `prepare --corpus grammar`
         minutes: stop after so many minutes
         sentences: how many each model translates at the end; at each checkpoint a fifth as many
@@ -141,14 +141,15 @@ def by_distance(rules: Literal["by_distance", "by_distance_longer"] = "by_distan
     if sentences < 1 or minutes is not None and not minutes > 0:
         raise InputError(f"--sentences {sentences}, --minutes {minutes}: give numbers above 0")
     keep_memory()
-    given = read_rules(rules)
+    given = read_rules(kind)
     place = Place({"de": data}, folder, out, math.inf if minutes is None else time.monotonic() + 60 * minutes)
-    if not do_next(given, place):
-        return say("Stopped. Go on with the same command.")
-    for (system, _), names in run_names(given).items():
-        for name in names:
+    for system in given.systems.values():
+        rules = given._replace(systems={system.name: system})
+        if not do_next(rules, place):
+            return say("Stopped. Go on with the same command.")
+        for name in run_names(rules)[system.name, "de"]:
             if not (out / f"{name.replace('grammar', 'distance', 1)}.json").exists():
-                measure_run(system, name, given, place, sentences)
+                measure_run(system.name, name, rules, place, sentences)
 
 # %% ../../nbs/490_by_distance.ipynb #7478cd29
 def main(argv: Sequence[str] | None = None) -> None:
