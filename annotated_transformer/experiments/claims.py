@@ -52,11 +52,12 @@ def matching(records: dict[str, dict], pattern: str) -> list[dict]:
 # %% ../../nbs/910_claims.ipynb #9ef8c3fc
 def number_at(record: dict, path: str) -> float:
     "The number at a path such as `metrics.f1/test`. Raises Unmeasured where there is none."
-    for key in path.split("."):
-        if not isinstance(record, dict) or key not in record:
-            raise Unmeasured(path)
-        record = record[key]
-    return float(record)
+    if path in record:  # a name may have a point in it, such as far_at/0.7
+        return float(record[path])
+    first, _, rest = path.partition(".")
+    if not rest or not isinstance(record.get(first), dict):
+        raise Unmeasured(path)
+    return number_at(record[first], rest)
 
 
 def numbers(found: Sequence[dict], value: str, over: str = "", less: str = "") -> list[float]:
