@@ -249,6 +249,16 @@ def test_each_change_of_a_rule_with_data_is_listed():
     assert revisions and not complaints, "\n".join(complaints)
 
 
+def test_a_claim_whose_records_are_there_is_judged(found, records):
+    "Open means that a record is missing: a number that a judge cannot find in records that are there would look the same."
+    by_rule, older = verdicts.generations(records)
+    for name, claim in CLAIMS.items():
+        if "pairs" not in claim:
+            ages = (by_rule, older) if claim["judge"] == "margin" else (by_rule, older, records)
+            whole = any(all(fnmatch.filter(age, pattern) for pattern in asked(claim)) for age in ages)
+            assert whole == (found[name][0].verdict not in (OPEN, COMPUTE)), name
+
+
 # --- verdicts recomputed from the raw files -------------------------------------------------------------------------------------------------
 
 def raw(name: str) -> dict:

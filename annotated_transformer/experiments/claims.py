@@ -126,7 +126,7 @@ def sizes_of(claim: dict, seconds: dict[tuple[str, int, int], list[float]], othe
         raise Unmeasured(other)
     return [[math.log(ours / theirs) for ours, theirs in zip(*pair)] for pair in pairs]
 
-
+# %% ../../nbs/910_claims.ipynb #527f11b4
 def clearly_faster(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `faster`: an interval at each size over the rounds in which layers or systems took turns; each pattern of `records` is a machine."
     logs, lines, used, needed = [], [], [], -math.log(claim.get("times", 1))
