@@ -2,8 +2,8 @@
 
 Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those that carry the tag `hide-input` or `solution`.
 JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a folded cell has both. A chapter ends
-on one line of links: the chapter before it, the contents, the chapter after it, in the order of their numbers. Only what is not so yet is
-written, so that a second run changes nothing.
+on one line of links: the chapter before it, the contents, the chapter after it, in the order of their numbers. What a cell printed piece by
+piece is one output. Only what is not so yet is written, so that a second run changes nothing.
 """
 import ast
 import hashlib
@@ -41,6 +41,18 @@ def folded(cell: dict) -> dict:
     return {**cell, "metadata": {**kept, **({"tags": tags} if tags else {})}}
 
 
+def whole_streams(cell: dict) -> dict:
+    "A code cell whose outputs to the same stream, one right after the other, are one: how the kernel cut them is chance."
+    outputs = []
+    for output in cell["outputs"]:
+        before = outputs[-1] if outputs else {}
+        if output["output_type"] == before.get("output_type") == "stream" and output["name"] == before["name"]:
+            outputs[-1] = {**before, "text": [*before["text"], *output["text"]]}
+        else:
+            outputs.append(output)
+    return {**cell, "outputs": outputs}
+
+
 def title(nb: dict) -> str:
     return text(nb["cells"][0]).split("\n")[0].removeprefix("# ")
 
@@ -66,7 +78,7 @@ def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
             continue
         if cell["id"] == "links":  # jupytext gives a new cell the id of the cell that stood in its place
             cell = {**cell, "id": hashlib.sha256(text(cell).encode()).hexdigest()[:8]}
-        cells.append(folded(cell) if cell["cell_type"] == "code" else cell)
+        cells.append(whole_streams(folded(cell)) if cell["cell_type"] == "code" else cell)
     if path.stem == "index":
         return {**chapters[path], "cells": cells}
     last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": [links(path, chapters)]}

@@ -291,7 +291,7 @@ def tidied(root: Path, tmp: Path) -> Iterator[str]:
     for path, nb in chapters.items():
         if (wanted := tidy.tidied(path, chapters)["cells"]) == nb["cells"]:
             continue
-        what = "line of links" if wanted[-1] != nb["cells"][-1] else "metadata of folded cells"
+        what = "line of links" if wanted[-1] != nb["cells"][-1] else "metadata or the output of cells"
         yield f"the {what} of {path.name} is not what .ci/tidy.py writes; run: .venv/bin/python .ci/tidy.py"
 
 
@@ -485,6 +485,7 @@ FAULTS = {
     "a cell folded by hand": (tidied, edited(metadata={"jupyter": {"source_hidden": True}})),
     "a line of links with an old title": (tidied, replaced("nbs/010_two.ipynb", "[One](000_one.ipynb) ·", "[Won](000_one.ipynb) ·")),
     "a chapter without its line of links": (tidied, replaced("nbs/000_one.ipynb", "[Contents](index.ipynb) · ", "")),
+    "what is printed in two pieces": (tidied, edited(outputs=[printed("3"), printed("4")])),
     "a stale export": (exports, replaced("nbs/000_one.ipynb", "return 1", "return 2")),
     "a module edited by hand": (exports, replaced("annotated_transformer/one.py", "return 1", "return 2")),
     "a module without a chapter": (exports, lambda root: (root / "annotated_transformer/three.py").write_text("")),
