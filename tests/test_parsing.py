@@ -353,7 +353,7 @@ def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
     constraints, checked = {kind: kind(vocabulary, 300) for kind in (TreeConstraint, WordedTreeConstraint)}, 0
     known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
     for file in tree_files(shared(folder))[:2]:
-        for _, tree in itertools.islice(treebank([file]), 150):
+        for _, tree in itertools.islice(treebank([file]), 40):
             if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
                 for leaves in ("XX", "tags", "words"):
                     constraint, symbols = constraints[WordedTreeConstraint if leaves == "words" else TreeConstraint], source_line(linearise(tree, leaves))
@@ -361,7 +361,7 @@ def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
                     assert not allows(constraint, vocabulary, source_line([*tree.words, "more"]), symbols)
                     assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]), symbols)
                 checked += 1
-    assert checked > 60
+    assert checked > 15
 
 
 # --- parsers -------------------------------------------------------------------------------------------------------------------------

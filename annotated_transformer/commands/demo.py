@@ -6,14 +6,16 @@
 __all__ = ['demo', 'show_translations']
 
 # %% ../../nbs/390_demo.ipynb #1e577dc9
+from dataclasses import replace
 from pathlib import Path
 
 from ..attention_figures import head_view
 from .evaluate import keep_scores, recordable
 from .prepare import SIZES, learn_and_encode
-from .train import opened
+from .train import opened, preset_named
 from ..corpora import Corpus, grammar_corpus
 from ..options import say
+from ..presets import check_training
 from ..training import train
 from ..translation import Translator, evaluate, load
 
@@ -29,12 +31,15 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
         folder: where data, run and picture go; a demo that was stopped is continued
         steps: updates (900, unless given)
     """
+    given = {} if steps is None else {"steps": steps}
+    model, training = preset_named("tiny")
+    check_training(replace(training, **given), model.vocab_size)  # an impossible value is named now, not after the corpus was made
     data, run_folder = folder / "data", folder / "run"
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
         learn_and_encode(grammar_corpus(data), "bpe", SIZES["grammar"])
     preset = None if (run_folder / "config.json").exists() else "tiny"
-    run = opened(run_folder, data, preset, {} if steps is None else {"steps": steps})
+    run = opened(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data):
         say(f"Stopped. Continue with: annotated-transformer demo {folder}")
