@@ -484,4 +484,5 @@ def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack:
         fillOpacity=alt.FillOpacity("w:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), title="weight"))
     title = f"{drawn.title}, head {head + 1}; weights under {least:.3g} left out"
     return show(squares.properties(width=alt.Step(18), height=alt.Step(18), title=title,
+                                   padding={"left": 5, "top": 5, "right": 24, "bottom": 5},  # the last slanted word leans out
                                    view=alt.ViewBackground(fill="white")), name)
