@@ -101,7 +101,7 @@ def test_cache(packed):
     assert "The first words." in paper.section("1")
 
 
-@pytest.mark.parametrize("before", [None, b"", archive(FILES)[:-100]])
+@pytest.mark.parametrize("before", [None, b"", archive(FILES)[:-100]], ids=["none", "empty", "cut"])
 def test_fetched_once(before, monkeypatch):
     asked = []
 
