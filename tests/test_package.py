@@ -19,6 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses", "nbdev", "fastcore", "IPython"]
 
 
+@pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="without pytest-xdist there are no groups")
+def test_groups_of_tests_are_kept_together(request):
+    "pytest-xdist knows a group by the end of a test's name; where pytest loses that, every worker makes all fixtures."
+    assert request.node.nodeid.endswith("@package")
+
+
 def settings() -> dict[str, str]:
     config = ConfigParser(delimiters=["="], interpolation=None)
     config.read(ROOT / "settings.ini", encoding="utf-8")
