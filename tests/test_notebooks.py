@@ -123,6 +123,12 @@ def strict(path: Path) -> Iterator[str]:
         yield f"it holds {found[0]}, which is no JSON, so that JupyterLab cannot open it; run: make notebooks NB={path.stem}"
 
 
+def footnotes(path: Path) -> Iterator[str]:
+    for cell in read(path)["cells"]:
+        if cell["cell_type"] == "markdown" and (found := re.search(r"\[\^\w+\]", text(cell["source"]))):
+            yield f"{found[0]} (cell {cell['id']}): JupyterLab draws no footnotes; write <sup>1</sup>, and the note as <small><sup>1</sup> ...</small>"
+
+
 def size(path: Path, limit: int = 3_000_000) -> Iterator[str]:
     if path.stat().st_size > limit:
         yield f"{path.stat().st_size:,} bytes, more than {limit:,}: fewer marks in its charts (or show(..., png=True))"
@@ -245,7 +251,7 @@ def selections(path: Path) -> Iterator[str]:
                 yield f"a chart's selection sits on a line with points, which JupyterLab cannot draw: give the points a layer (cell {cell['id']})"
 
 
-CHAPTER_CHECKS = [opening, executed, clean, portable, strict, size, charts, selections, links, mentions, order, short, prose_first]
+CHAPTER_CHECKS = [opening, executed, clean, portable, strict, footnotes, size, charts, selections, links, mentions, order, short, prose_first]
 
 
 # --- the whole checkout --------------------------------------------------------------------------------------------------------------
@@ -467,6 +473,7 @@ FAULTS = {
     "a path printed": (portable, edited(outputs=[printed("saved /home/someone/figures/x.svg")])),
     "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
     "a number that is none": (strict, output(data={"application/vnd.vegalite.v5+json": {"x": float("nan")}, "image/png": "iVBORw0KGgo="})),
+    "a footnote": (footnotes, replaced("nbs/000_one.ipynb", "One is one.", "One is one.[^1]")),
     "too large": (size, edited(source=["#" * 3_000_001])),
     "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {}, "text/plain": ["a chart"]})),
     "a selection on a line with points": (selections, output(data={"application/vnd.vegalite.v5+json": {

@@ -68,6 +68,3 @@ function reachable() {
 }
 window.addEventListener("load", () => window.MathJax?.startup?.promise?.then(reachable));
 window.addEventListener("resize", reachable);
-
-// each list of footnotes has a name of its own for those who hear the page
-document.querySelectorAll("aside.footnote-list").forEach((list, i) => list.setAttribute("aria-label", `Footnotes ${i + 1}`));
