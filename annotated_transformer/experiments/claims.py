@@ -120,7 +120,8 @@ def rounds_in(record: dict) -> dict[tuple[str, int, int], list[float]]:
 
 def sizes_of(claim: dict, seconds: dict[tuple[str, int, int], list[float]], other: str) -> list[list[float]]:
     "The logarithms of our seconds over another's in each round, for each size that a claim speaks of. Raises Unmeasured where there is none."
-    there = {"n < d": lambda n, d: n < d, "n > d": lambda n, d: n > d, "n = 16": lambda n, d: n == 16, "n = 64": lambda n, d: n == 64}[claim["where"]]
+    there = {"n < d": lambda n, d: n < d, "n > d": lambda n, d: n > d, "n = 16": lambda n, d: n == 16, "n = 64": lambda n, d: n == 64,
+             "any n": lambda n, d: True}[claim["where"]]
     pairs = [(seconds[claim["layer"], n, d], of) for (layer, n, d), of in seconds.items() if layer == other and there(n, d) and (claim["layer"], n, d) in seconds]
     if not pairs:
         raise Unmeasured(other)

@@ -45,7 +45,9 @@ def measure_step_time(job: Job, rounds: int = 12) -> None:
     begun, device = time.monotonic(), training_device()
     corpus, vocab_size, training = (ParallelCorpus(job.data, "train"), len(load_vocabulary(job.data)),
                                     SCALES[job.scale].training)
-    indices = corpus.order(training.batch_tokens, seed=job.seed)[0]
+    usual = corpus.tgt_lengths.mean()
+    indices = min(corpus.order(training.batch_tokens, seed=job.seed),
+                  key=lambda batch: abs(corpus.tgt_lengths[batch].mean() - usual))
     parts, tokens = share(corpus, indices, 32_768), int(corpus.tgt_lengths[indices].sum())
     contestants, seconds = {}, {row: [] for row in NEEDED["step_time"]}
     for row in seconds:
@@ -58,10 +60,12 @@ def measure_step_time(job: Job, rounds: int = 12) -> None:
             start = time.perf_counter()
             float(update(objective, optimizer, parts, tokens, training, step))  # waits for a GPU
             seconds[row].append(time.perf_counter() - start)
-    metrics = {f"step_seconds/{row}": median(s[3:]) for row, s in seconds.items()}
-    metrics |= {f"ratio/{row}": median(np.array(seconds[row][3:]) / seconds["base"][3:])
-                for row in ("AOP1", "AOP2")}
-    write_measurement(job, begun, {name: float(value) for name, value in metrics.items()}, {"rounds": rounds})
+    timed = {row: np.array(s[3:]) for row, s in seconds.items()}  # without the first steps
+    metrics = {f"step_seconds/{row}": float(median(s)) for row, s in timed.items()}
+    metrics |= {f"ratio/{row}": float(median(timed[row] / timed["base"])) for row in ("AOP1", "AOP2")}
+    metrics["updates"] = [{"system": row, "n": round(tokens / len(indices)), "all": s.tolist()}
+                          for row, s in timed.items()]
+    write_measurement(job, begun, metrics, {"rounds": rounds})
 
 # %% ../../nbs/540_row_measurements.ipynb #f9eef157
 def joined(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, str]]:

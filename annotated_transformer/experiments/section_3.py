@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..attention import AdditiveAttention, MultiHeadAttention, masked_softmax
 from ..embedding import sinusoids
+from ..feed_forward import FeedForward
 from ..records import make_record, run_program, write_record
 
 # %% ../../nbs/170_section_3_measured.ipynb #f6632f33
@@ -72,20 +73,24 @@ def compatibility(seed: int) -> dict[str, float]:
 
 # %% ../../nbs/170_section_3_measured.ipynb #96bb7c5d
 class TwoThings(nn.Module):
-    "Asks a memory for two symbols at once, by attention with `n_heads` heads, 64 wide together."
+    "Asks a memory for two symbols at once, by a layer whose attention has `n_heads` heads, 64 wide together."
 
     def __init__(self, n_heads: int, d_model: int = 64):
         super().__init__()
-        self.first, self.second, self.keys, self.values = (nn.Embedding(SYMBOLS, d_model) for _ in range(4))
-        self.attention, self.answer = MultiHeadAttention(d_model, n_heads), nn.Linear(d_model, 2 * SYMBOLS)
+        self.first, self.second, self.symbols, self.values = (nn.Embedding(SYMBOLS, d_model) for _ in range(4))
+        self.attention, self.feed_forward = MultiHeadAttention(d_model, n_heads), FeedForward(d_model, 4 * d_model)
+        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2))
+        self.answer = nn.Linear(d_model, 2 * SYMBOLS)
 
     def forward(self, memory: Tensor) -> Tensor:
         "Symbols and values, each [batch, pair], to logits [batch, 2, value]: the first two symbols are asked for."
         symbols, values = memory
         query = (self.first(symbols[:, 0]) + self.second(symbols[:, 1]))[:, None]
         order = torch.rand(symbols.shape).argsort(-1)  # the memory is shuffled, so that places tell nothing
-        keys, stored = self.keys(symbols.gather(1, order)), self.values(values.gather(1, order))
-        return self.answer(self.attention(query, keys, stored)).unflatten(-1, (2, SYMBOLS))[:, 0]
+        stored = self.symbols(symbols.gather(1, order)) + self.values(values.gather(1, order))
+        x = self.norms[0](query + self.attention(query, stored, stored))
+        x = self.norms[1](x + self.feed_forward(x))
+        return self.answer(x).unflatten(-1, (2, SYMBOLS))[:, 0]
 
 # %% ../../nbs/170_section_3_measured.ipynb #f54e77e1
 def two_things(seed: int) -> dict[str, float]:
