@@ -181,7 +181,7 @@ def cheapen_dropout(model: nn.Module) -> None:
                 setattr(module, name, FastDropout(child.p).train(child.training))
 
 # %% ../nbs/160_fast.ipynb #98211405
-SHORT = 64  # keys, up to which two products in bfloat16 are faster than the fused kernel in float32
+SHORT = 64  # keys, up to which two products in bfloat16 win on processors with instructions for it
 
 
 def attend(query: Float[Tensor, "batch head query d_k"], key: Float[Tensor, "batch head key d_k"],

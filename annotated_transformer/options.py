@@ -49,7 +49,8 @@ def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] =
     "The arguments of a function, or the fields of a dataclass `but` those that another one has, each with its help."
     parsed = needs("docstring_parser", "cli").parse_from_object(target)
     helps, hints = {found.arg_name: found.description for found in parsed.params}, get_type_hints(target)
-    word, place = ("base", "field") if inspect.isclass(target) else ("default", "option")  # a configuration's values are the base model's
+    place = "field" if inspect.isclass(target) else "option"
+    word = "base" if getattr(target, "__name__", "") in ("TransformerConfig", "TrainingConfig") else "default"  # theirs are the base model's
     for name, parameter in inspect.signature(target).parameters.items():
         kind, default, help = hints[name], parameter.default, helps.get(name, "")
         if parameter.kind is parameter.VAR_KEYWORD:

@@ -372,7 +372,7 @@ def check_positions(model: Any, corpus: Corpus) -> None:
         longest = int(Sequences(path).lengths().max())
         if longest > most_positions(model):
             raise InputError(f"max_length {model.max_length}: a sentence of {path} has {longest} symbols: "
-                             f"give {longest} or more, or sinusoidal positions")
+                             f"give {longest} or more" + ", or sinusoidal positions" * hasattr(model, "positions"))
 
 # %% ../nbs/271_training.ipynb #10d12ed5
 def start_run(folder: str | Path, data: str | Path, model: Any, training: TrainingConfig,

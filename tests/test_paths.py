@@ -103,7 +103,7 @@ def test_the_plan_is_what_has_no_record(tmp_path):
     assert list(paths.jobs(RULES, "recurrent", None, tmp_path)) == [("recurrent", n) for n in (0, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("options, word", [(["--model", "lstm"], "--model lstm"), (["--minutes", "0"], "--minutes 0"), (["--seed", "-1"], "--seed -1")])
+@pytest.mark.parametrize("options, word", [(["--model", "lstm"], "--model lstm"), (["--minutes", "0"], "--minutes 0"), (["--seed", "-1"], "--seed -1"), (["--seed", "99"], "--seed 99: there are 0, 1, 2, 3, 4")])
 def test_wrong_options_are_one_line(options, word, capsys, tmp_path):
     with pytest.raises(SystemExit) as end:
         paths.main([*options, "--out", str(tmp_path)])

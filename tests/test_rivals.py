@@ -1,5 +1,6 @@
 """Every kind of model goes through the machinery of the Transformer: trained from the command, killed and continued, searched, refused."""
 
+import math
 import os
 import shutil
 import signal
@@ -420,6 +421,45 @@ def test_tuning_with_other_settings_is_refused(trained, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "2"])
     assert end.value.code == 2 and "other settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", ["--steps 0", "--samples 1", "--sentences 0", "--save-every 0", "--extra -50", "--minutes 0", "--rate nan", "--clip-norm 0", "--alpha inf"])
+def test_settings_of_tuning_that_make_no_sense_are_one_line(options, trained, tmp_path, capsys):
+    run = str(trained("recurrent"))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        fine_tuning.main([run, str(tmp_path / "run"), *options.split()])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and options in said and said.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+def test_tuning_sees_the_model_that_drew():
+    "With an expert's gate, too: what is computed for the gradient is what evaluation computes."
+    model = small_model("mixture-of-experts", vocab_size=50).double()
+    for layer in model.mixtures.values():
+        torch.nn.init.normal_(layer.gate.weight), torch.nn.init.normal_(layer.noise.weight)
+    src, tgt = torch.tensor([[5, 6, 7, END]]), torch.tensor([[START, 8, 9]])
+    expected = model.eval()(src, tgt)
+    fine_tuning.without_dropout(model)
+    torch.testing.assert_close(model(src, tgt), expected)
+    assert model.training and not torch.allclose(model.train()(src, tgt), expected)
+
+
+@pytest.mark.parametrize("kind, changes, word", [
+    ("bytenet", {"a": 0.5}, "a is 0.5: give a number from 1 on"), ("bytenet", {"a": math.inf}, "a is inf"),
+    ("bytenet", {"d_model": 31}, "d_model is 31: give an even"), ("mixture-of-experts", {"balance": -1.0}, "balance is -1.0"),
+    ("mixture-of-experts", {"balance": math.nan}, "balance is nan")])
+def test_shapes_that_make_no_sense(kind, changes, word):
+    with pytest.raises(ValueError, match=word):
+        small_model(kind, vocab_size=50, **changes)
+
+
+@pytest.mark.parametrize("n", [10, 25, 45, 50, 85, 90, 1000])
+def test_bytenet_plans_six_columns_for_five_symbols(n):
+    "1.2 n, rounded up: also where 1.2 n in 32 bits is a little more than a whole number."
+    model = small_model("bytenet", vocab_size=50)
+    mask = model.encode(torch.full((1, n), 5))[1]
+    assert mask.sum() == -(-6 * n // 5)
 
 
 @settings(max_examples=100, deadline=None)

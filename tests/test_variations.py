@@ -243,6 +243,9 @@ def test_step_times_are_a_ratio_of_one_process(data, tmp_path, monkeypatch):
     measure_step_time(job, rounds=3)
     record = json.loads(job.record.read_text())
     expected = {"step_seconds/base": 1.5, "step_seconds/AOP1": 2.1, "step_seconds/AOP2": 1.8, "ratio/AOP1": 1.4, "ratio/AOP2": 1.2}
+    updates = {u["system"]: u for u in record["metrics"].pop("updates")}
+    assert {row: len(u["all"]) for row, u in updates.items()} == {"base": 3, "AOP1": 3, "AOP2": 3} and len({u["n"] for u in updates.values()}) == 1
+    assert updates["AOP1"]["all"] == pytest.approx([1.4 * x for x in updates["base"]["all"]])
     assert record["metrics"] == pytest.approx(expected) and "annotated-transformer sweep base AOP1 AOP2" in record["command"]
 
 

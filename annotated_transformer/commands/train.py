@@ -157,9 +157,10 @@ def check_fit(weights: dict[str, Tensor], model: Any, source: str) -> None:
     found = {name: list(tensor.shape) for name, tensor in weights.items()}
     for name in dict.fromkeys([*wanted, *found]):
         if wanted.get(name) != found.get(name):
+            other = ("give with --config and the options of its shape the model that they belong to"
+                     if source.endswith(".safetensors") else "leave --config and the options of the shape out")
             raise InputError(f"--from {source}: {name} is {found.get(name, 'missing')} there and "
-                             f"{wanted.get(name, 'missing')} in this model: "
-                             "leave --config and the options of the shape out, or take other weights")
+                             f"{wanted.get(name, 'missing')} in this model: {other}, or take other weights")
 
 # %% ../../nbs/361_train.ipynb #b4d36f00
 def beginning(source: str, data: Path) -> tuple[tuple[Any, TrainingConfig] | None, dict[str, Tensor]]:
@@ -258,8 +259,9 @@ def train(
         folder: the run directory; one that exists is continued
         data: a corpus made by `prepare`
         config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, parser-small,
-            rival-transformer, or a kind of model, as in recurrent or, with the training of its own paper,
-            recurrent-own, or a TOML, YAML or JSON file (small, unless given); further options change single
+            rival-transformer, or a kind of model: recurrent, deep-att, convolutional, bytenet,
+            mixture-of-experts, or with the training of its own paper recurrent-own, convolutional-own,
+            bytenet-own, or a TOML, YAML or JSON file (small, unless given); further options change single
             values
         from_: begin with the weights of another run, of weights that ship, or of a safetensors file
         minutes: stop after so many minutes, leaving a run that continues

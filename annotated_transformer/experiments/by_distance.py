@@ -138,8 +138,10 @@ def by_distance(kind: Literal["by_distance", "by_distance_longer"] = "by_distanc
         folder: where run directories lie
         out: where records go
     """
-    if sentences < 1 or minutes is not None and not minutes > 0:
-        raise InputError(f"--sentences {sentences}, --minutes {minutes}: give numbers above 0")
+    if sentences < 100:
+        raise InputError(f"--sentences {sentences}: give 100 or more, or no dependency is far")
+    if minutes is not None and not minutes > 0:
+        raise InputError(f"--minutes {minutes}: give a number above 0")
     keep_memory()
     given = read_rules(kind)
     place = Place({"de": data}, folder, out, math.inf if minutes is None else time.monotonic() + 60 * minutes)

@@ -97,7 +97,6 @@ def read_rules() -> Rules:
     "The rules of the experiment, from `paths.toml` beside the module."
     text = (files("annotated_transformer") / "experiments" / "paths.toml").read_text(encoding="utf-8")
     found = tomllib.loads(text)
-    # noqa: E731
     lists = lambda part: {key: tuple(value) if isinstance(value, list) else value
                           for key, value in part.items()}
     task = Task(**lists({key: value for key, value in found.items()
@@ -387,8 +386,8 @@ def jobs(rules: Rules, model: str | None, seed: int | None, out: Path) -> Iterat
     "The models and seeds that have no record yet, seed by seed."
     if model is not None and model not in rules.models:
         raise InputError(f"--model {model}: there are {', '.join(rules.models)}")
-    if seed is not None and seed < 0:
-        raise InputError(f"--seed {seed}: give 0 or more")
+    if seed is not None and seed not in rules.training.seeds:
+        raise InputError(f"--seed {seed}: there are {', '.join(map(str, rules.training.seeds))}")
     for n in rules.training.seeds if seed is None else (seed,):
         for name in rules.models if model is None else (model,):
             if not (out / f"paths_{name}_seed{n}.json").exists():

@@ -147,7 +147,7 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     theirs, ours = "the paper: newstest2014", "here: Multi30k, test_2016_flickr"
     columns = [("", "system"), (theirs, "EN-DE"), (theirs, "EN-FR"), (theirs, "FLOPs EN-DE"), (ours, "EN-DE"), (ours, "EN-FR"),
                (ours, "weights ×10⁶"), (ours, "FLOPs EN-DE, counted")]
-    return ResultTable("Table 2, in small", "BLEU of the systems that live here, 3.5 million weights each outside the tables of symbols (sacreBLEU; "
+    return ResultTable("Table 2, in small", "BLEU of the systems that live here, 3.5 million weights each outside the tables of symbols and positions (sacreBLEU; "
                        "29,000 pairs); below the rule two that the paper does not list", columns, lines, [len(HERE)])
 
 # %% ../../nbs/900_results.ipynb #7dc31423

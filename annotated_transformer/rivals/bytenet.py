@@ -36,7 +36,7 @@ class ByteNetConfig:
     a: float = 1.2
     "columns that the encoder makes for each source symbol"
     dropout: float = 0.2
-    "on what a block adds"
+    "on the embeddings and on what a block adds"
     tied: bool = False
     "one table for source, target and softmax (the paper's system had three)"
 
@@ -76,8 +76,10 @@ class ByteNet(EncoderDecoder):
     def __init__(self, config: ByteNetConfig = ByteNetConfig()):
         super().__init__(config)
         c = config
-        if c.d_model % 2 or not c.a > 0:
-            raise ValueError(f"d_model is {c.d_model}, a is {c.a}: give an even width and a number above 0")
+        if c.d_model % 2:
+            raise ValueError(f"d_model is {c.d_model}: give an even number")
+        if not 1 <= c.a < math.inf:
+            raise ValueError(f"a is {c.a}: give a number from 1 on")
         cycle = int(math.log2(c.max_dilation)) + 1
         self.encoder, self.decoder = (
             nn.ModuleList(
@@ -94,7 +96,7 @@ class ByteNet(EncoderDecoder):
         """A column for each of the a |s| planned target positions, zeros after them, and the mask of the
         real ones.
         """
-        columns = torch.ceil(self.config.a * (src != PAD).sum(1)).long()
+        columns = torch.ceil(self.config.a * (src != PAD).sum(1) - 1e-3).long()  # 1.2 * 25 is 30.000002 in float32
         place = torch.arange(max(int(columns.max()), src.size(1)), device=src.device)
         ids = F.pad(src, (0, len(place) - src.size(1)), value=PAD)
         real = (place < columns[:, None])[..., None]

@@ -23,7 +23,7 @@ from .base import EncoderDecoder
 # %% ../../nbs/440_convs2s.ipynb #2754c986
 @dataclass(frozen=True)
 class ConvolutionalConfig:
-    "Gated convolutions with attention in every layer."
+    "Gated convolutions with attention in every layer of the decoder."
 
     vocab_size: int = 5000
     "symbols in the shared vocabulary"

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['groups', 'gleu', 'expected_reward_loss', 'draw', 'log_probabilities', 'without_dropout', 'Tuning', 'tuning_update',
-           'begin_tuning', 'model_with', 'tune', 'tune_on', 'where_it_stands', 'on_dev', 'finish_tuning', 'main']
+           'check_tuning', 'begin_tuning', 'model_with', 'tune', 'tune_on', 'where_it_stands', 'on_dev',
+           'finish_tuning', 'main']
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #f2cb9d74
 import math
@@ -32,6 +33,7 @@ from ..optimizer import OPTIMIZERS, clip, set_rate
 from ..options import run_program, say
 from ..processes import progress_bar, stop_signals, training_device
 from ..records import write_record
+from .mixture_of_experts import SparseLayer
 from ..runs import Run
 from ..training import open_data
 
@@ -82,10 +84,10 @@ def log_probabilities(
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #2eaf17d3
 def without_dropout(model: nn.Module) -> None:
-    "Training mode, which some kernels need for a gradient, but with all dropout off."
+    "Training mode, which some kernels need for a gradient, but with all dropout and the noise of experts' gates off."
     model.train()
     for module in model.modules():
-        if isinstance(module, nn.Dropout):
+        if isinstance(module, nn.Dropout | SparseLayer):
             module.eval()
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #0e97befa
@@ -139,10 +141,20 @@ def tuning_update(
     return reward.mean().item()
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #f1a1d404
+def check_tuning(tuning: Tuning) -> None:
+    "Raises InputError where a setting makes no sense."
+    for name, value in asdict(tuning).items():
+        least = 2 if name == "samples" else 0 if name in ("extra", "seed", "alpha") else 1 if isinstance(value, int) else 1e-12
+        if not least <= value < math.inf:
+            needed = "a number above 0" if least == 1e-12 else f"{least} or more"
+            raise InputError(f"--{name.replace('_', '-')} {value}: give {needed}")
+
+
 def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:
     """Open the run in `folder`, beginning it with the weights of `run` if need be. InputError if its
     settings differ.
     """
+    check_tuning(tuning)
     folder, source = Path(folder), Run.open(run)
     if not (folder / "config.json").exists():
         new = Run.create(
@@ -177,7 +189,7 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
             reward, seconds = tune_on(corpus, model, optimizer, tuning, step), before + time.monotonic() - begun
             line = {"step": step, "seconds": round(seconds, 2), "reward": reward}
             run.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
-            stop = bool(signals) or seconds - before > 60 * (minutes or math.inf)
+            stop = bool(signals) or seconds - before > 60 * (math.inf if minutes is None else minutes)
             if stop or step % tuning.save_every == 0 or step == tuning.steps:
                 state = {"optimizer": optimizer.state_dict(), "seconds": seconds}
                 run.save_checkpoint(step, model, state, keep=1)
@@ -254,6 +266,8 @@ def main(argv: list[str] | None = None) -> None:
             minutes: stop after so many minutes
             record: also write the result record to this file at the end
         """
+        if minutes is not None and not minutes > 0:
+            raise InputError(f"--minutes {minutes}: give a number above 0")
         tuned = begin_tuning(folder, run, Tuning(**changes))
         if tune(tuned, data, minutes):
             if record is not None:

@@ -56,7 +56,8 @@ class SparseLayer(nn.Module):
 
     def gates(self, x: Float[Tensor, "tokens d"]) -> Float[Tensor, "tokens experts"]:
         "G(x). In training, adds the noise and sets `balance`."
-        clean = h = self.gate(x).float() if x.dtype.itemsize < 4 else self.gate(x)
+        clean = self.gate(x)
+        clean = h = clean.float() if clean.dtype.itemsize < 4 else clean  # in 16 bits many experts would tie
         if self.training:
             spread = F.softplus(self.noise(x)).to(clean.dtype) + 1e-2  # a divisor below: the authors' code keeps it above zero, too
             h = clean + torch.randn_like(clean) * spread
@@ -83,7 +84,7 @@ class MixtureConfig(RecurrentConfig):
         vocab_size: symbols in the shared vocabulary
         n_layers: LSTM layers in the encoder, and in the decoder; 2 or more
         d_model: width of the vectors and of the LSTMs' states
-        dropout: between layers
+        dropout: on embeddings, between layers, on the output and on what the experts add
         tied: one table for source, target and softmax (the paper's system had three)
         n_experts: in each of the two mixtures
         d_expert: inner width of an expert
@@ -109,6 +110,8 @@ class Mixture(Recurrent):
                 f"n_layers is {c.n_layers}, experts_used is {c.experts_used} of {c.n_experts}: "
                 "give 2 layers or more, and fewer used than there are"
             )
+        if not 0 <= c.balance < float("inf"):
+            raise ValueError(f"balance is {c.balance}: give 0 or more")
         super().__init__(config)
         self.mixtures = nn.ModuleDict(
             {
