@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..architectures import build
+from ..architectures import build, most_positions
 from .complexity import UNKNOWN, longest_chain
 from ..fast import fast, target_hidden
 from ..model import END, START

@@ -140,21 +140,22 @@ def tuning_update(
     optimizer.step()
     return reward.mean().item()
 
-# %% ../../nbs/470_ensembles_and_gleu.ipynb #f1a1d404
-def check_tuning(tuning: Tuning) -> None:
+# %% ../../nbs/470_ensembles_and_gleu.ipynb #c4e7a901
+def check_tuning(tuning: Tuning, minutes: float | None = None) -> None:
     "Raises InputError where a setting makes no sense."
+    if minutes is not None and not minutes > 0:
+        raise InputError(f"--minutes {minutes}: give a number above 0")
     for name, value in asdict(tuning).items():
         least = 2 if name == "samples" else 0 if name in ("extra", "seed", "alpha") else 1 if isinstance(value, int) else 1e-12
         if not least <= value < math.inf:
             needed = "a number above 0" if least == 1e-12 else f"{least} or more"
             raise InputError(f"--{name.replace('_', '-')} {value}: give {needed}")
 
-
+# %% ../../nbs/470_ensembles_and_gleu.ipynb #f1a1d404
 def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:
     """Open the run in `folder`, beginning it with the weights of `run` if need be. InputError if its
     settings differ.
     """
-    check_tuning(tuning)
     folder, source = Path(folder), Run.open(run)
     if not (folder / "config.json").exists():
         new = Run.create(
@@ -266,9 +267,8 @@ def main(argv: list[str] | None = None) -> None:
             minutes: stop after so many minutes
             record: also write the result record to this file at the end
         """
-        if minutes is not None and not minutes > 0:
-            raise InputError(f"--minutes {minutes}: give a number above 0")
-        tuned = begin_tuning(folder, run, Tuning(**changes))
+        check_tuning(tuning := Tuning(**changes), minutes)
+        tuned = begin_tuning(folder, run, tuning)
         if tune(tuned, data, minutes):
             if record is not None:
                 write_record(
