@@ -91,6 +91,8 @@ def average_again(run: Run, dev: ParallelCorpus | None, last: int | None, best: 
     "Write another average to `averaged.safetensors`, and its quality to the record; returns that."
     with run.lock():
         paths = chosen_checkpoints(run, last, best)
+        if (run.folder / "record.json").exists():
+            run.record()  # a damaged one is told before anything changes
         run.write_average(of=paths)
         found = {"averaged_checkpoints": len(paths)}
         if dev:

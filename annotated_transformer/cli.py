@@ -112,6 +112,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # nobody reads our output any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        fail("not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or model")
     except OSError as error:
         fail(f"{error.filename or 'reading or writing'}: {error.strerror or error}")
     except KeyboardInterrupt:

@@ -434,6 +434,11 @@ def file_corpus(folder, src: str, tgt: str, train: list, dev: list | None = None
     """
     given = {"train": train, "dev": dev, "test": test}
     files = {split: list(paths) for split, paths in given.items() if paths is not None}
+    check_languages(src, tgt)
+    for path, language in (pair for paths in files.values() if len(paths) == 2 for pair in zip(paths, (src, tgt))):
+        ending = Path(str(path).removesuffix(".gz")).suffix[1:]
+        if ending in ("en", "de", "fr") and ending != language:
+            raise InputError(f"{path}: ends in .{ending}, and its side's language is {language}: give the languages with --src and --tgt")
     held_out = {split: holdout for split in ("dev", "test") if split not in files}
     if held_out and holdout < 1:
         raise InputError(f"holdout {holdout}: give at least 1, or files for {' and '.join(held_out)}")

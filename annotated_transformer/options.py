@@ -24,7 +24,7 @@ class OptionParser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 # %% ../nbs/980_options.ipynb #8bd39c90
-def add_argument(parser: OptionParser, name: str, kind: Any, help: str, place: Literal["option", "field", "needed", "optional"]) -> None:
+def add_argument(parser: OptionParser, name: str, kind: Any, help: str, place: Literal["option", "field", "required", "needed", "optional"]) -> None:
     "An argument of type `kind`: a plain type, one of them or None, a tuple of them, a bool or a Literal. What is not typed is left out."
     if NoneType in get_args(kind):
         (kind,) = (other for other in get_args(kind) if other is not NoneType)
@@ -39,7 +39,9 @@ def add_argument(parser: OptionParser, name: str, kind: Any, help: str, place: L
         settings["choices"] = get_args(kind)
     else:
         settings |= {"type": kind, "metavar": name.rstrip("_").upper()}
-    if place in ("option", "field"):  # from_ is --from: Python keeps the word for itself
+    if place == "required":
+        settings["required"] = True
+    if place in ("option", "field", "required"):  # from_ is --from: Python keeps the word for itself
         parser.add_argument(f"--{name.rstrip('_').replace('_', '-')}", dest=name, **settings)
     else:
         parser.add_argument(name, **settings)
@@ -61,14 +63,14 @@ def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] =
             continue
         if name in but:
             continue
-        if default not in (parameter.empty, None, (), False):
-            help += f" ({word}: {default})"
+        if default not in (parameter.empty, None, (), False, ""):
+            help += f" ({word}: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
         if parameter.kind is parameter.VAR_POSITIONAL:
             add_argument(parser, name, tuple[kind, ...], help, "optional")
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             add_argument(parser, name, kind, help, "needed" if default is parameter.empty else "optional")
         else:
-            add_argument(parser, name, kind, help, place)
+            add_argument(parser, name, kind, help, "required" if default is parameter.empty else place)
 
 # %% ../nbs/980_options.ipynb #e18800fe
 def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
@@ -96,6 +98,9 @@ def run_program(function: Callable, module: str, argv: Sequence[str] | None = No
     "Call `function` with the options of a command line. An InputError is one line on standard error, and exit code 2."
     try:
         call(function, argv, f"python -m annotated_transformer.{module}")
-    except InputError as error:
-        print(f"{module}: {error}", file=sys.stderr)
+    except (InputError, OSError) as error:
+        told = f"{error.filename or 'reading or writing'}: {error.strerror or error}" if isinstance(error, OSError) else error
+        print(f"{module}: {told}", file=sys.stderr)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

@@ -70,6 +70,8 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
     for name in ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every"):
         if getattr(training, name) < 1:
             raise InputError(f"{name} {getattr(training, name)}: give 1 or more")
+    if not 0 <= training.seed < 2**63:
+        raise InputError(f"seed {training.seed}: give a number from 0 to below 2^63")
     # from 1 - 1/V on, the right symbol would no longer be the likeliest target
     if not 0 <= training.label_smoothing < 1 - 1 / vocab_size:
         raise InputError(

@@ -236,6 +236,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.records`."
     def records(folder: Path = Path("nbs/results"), /) -> None:
         "List the result records of a folder, and what state each is in."
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
         for row in list_records(folder):
             print("{:48} {:15} {:11} {}".format(*row))
 

@@ -56,6 +56,8 @@ def round_products(model: nn.Module, precision: Literal["float32", "bfloat16", "
 
     Raises InputError for another kind of model, and for 8 bits elsewhere than on a processor.
     """
+    if precision not in ("float32", *PRODUCTS):
+        raise InputError(f"precision {precision}: give float32, {', '.join(PRODUCTS)}")
     if precision == "float32":
         return
     if not isinstance(model, Transformer):

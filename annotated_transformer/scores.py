@@ -48,7 +48,7 @@ def counted(metric, translations: Sequence[str], references: Sequence[str], samp
     signature = str(metric.get_signature())
     told = json.loads(found.format(width=6, signature=signature, is_json=True))
     mean, half = told.get("confidence_mean"), told.get("confidence_var")
-    return Score(found.score, signature, None if half is None else (mean - half, mean + half))
+    return Score(found.score, signature, None if half is None else (max(0.0, mean - half), min(100.0, mean + half)))
 
 # %% ../nbs/310_scores.ipynb #ae67585b
 def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0) -> Score:

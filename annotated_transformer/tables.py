@@ -36,6 +36,8 @@ def read_records(folder: str | Path | None = None) -> dict[str, dict]:
     "All records of a folder, by name. Raises InputError for a file that is not a record, or that was changed after it was written."
     from annotated_transformer.records import read_record
 
+    if folder is not None and not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
     found = {}
     for path in sorted(Path(folder or results_folder()).glob("*.json")):
         record = read_record(path)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Session', 'ended', 'open_session', 'what_goes_wrong',
-           'check_session', 'train', 'build', 'training_config', 'open_data', 'measure_together', 'tell', 'save',
-           'restore', 'finish', 'facts_of', 'check_positions', 'start_run']
+           'check_limits', 'check_session', 'train', 'build', 'training_config', 'open_data', 'measure_together',
+           'tell', 'save', 'restore', 'finish', 'facts_of', 'check_positions', 'start_run']
 
 # %% ../nbs/271_training.ipynb #02ce6659
 import contextlib
@@ -196,8 +196,8 @@ def what_goes_wrong(run: Run) -> Iterator[None]:
                          f"then continue with `annotated-transformer train {run.folder}`") from error
 
 
-def check_session(run: Run, minutes: float | None, device_tokens: int, compile: bool) -> None:
-    "Raises InputError where an option of `train` is impossible, or the run was abandoned."
+def check_limits(minutes: float | None, device_tokens: int, compile: bool) -> None:
+    "Raises InputError where an option of `train` is impossible."
     if device_tokens < 1:
         raise InputError(f"device_tokens {device_tokens}: give 1 or more")
     if minutes is not None and not minutes > 0:
@@ -205,6 +205,11 @@ def check_session(run: Run, minutes: float | None, device_tokens: int, compile: 
     if compile and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++")):
         raise InputError("--compile needs a C++ compiler (g++ or clang++, or the one that CXX names), "
                          "and there is none: leave it out")
+
+
+def check_session(run: Run, minutes: float | None, device_tokens: int, compile: bool) -> None:
+    "Raises InputError where an option of `train` is impossible, or the run was abandoned."
+    check_limits(minutes, device_tokens, compile)
     if run.abandoned():
         raise InputError(f"{run.folder}: abandoned ({run.record()['reason']}): begin a new run")
 

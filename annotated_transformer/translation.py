@@ -165,6 +165,8 @@ class Translator:
         `constraint` allows.
         """
         check_search(beam_size, alpha, n_best)
+        if isinstance(lines, str):
+            raise InputError("one text, where a list of lines is needed: give [text]")
         encoded = cut(self.encode(lines), self.max_tokens, first_line)
         prefixes = None if prefix is None else beginnings(prefix, encoded, self.vocabulary)
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
@@ -207,6 +209,8 @@ class Translator:
         So many lines are read `ahead` and grouped by length: 1 answers each line before reading the next, more
         is faster.
         """
+        if ahead < 1 or isinstance(lines, str):
+            raise InputError(f"ahead {ahead}: give 1 or more" if ahead < 1 else "one text, where lines are needed: give [text]")
         lines = iter(lines)
         while chunk := list(islice(lines, ahead)):
             yield from self.translate(chunk, **options)
@@ -239,7 +243,9 @@ class Translator:
 
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000,
                 progress: bool = False) -> Quality:
-        "Perplexity per word piece and token accuracy on the references `tgt`."
+        "Perplexity per word piece and token accuracy on the references `tgt`, of which there are as many."
+        if len(src) != len(tgt) or not src:
+            raise InputError(f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed")
         sources, targets = self.encode(src), self.encode(tgt, "tgt")
         order, begun = batches(sources, targets, batch_tokens), [[START, *ids] for ids in targets]
         with progress_bar(progress, len(order), "batches", "measuring") as bar:

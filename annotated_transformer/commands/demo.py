@@ -6,6 +6,7 @@
 __all__ = ['demo', 'show_translations']
 
 # %% ../../nbs/390_demo.ipynb #1e577dc9
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from .evaluate import keep_scores, recordable
 from .prepare import SIZES, learn_and_encode
 from .train import opened, preset_named
 from ..corpora import Corpus, grammar_corpus
+from ..files import InputError
 from ..options import say
 from ..presets import check_training
 from ..training import train
@@ -34,6 +36,9 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     given = {} if steps is None else {"steps": steps}
     model, training = preset_named("tiny")
     check_training(replace(training, **given), model.vocab_size)  # an impossible value is named now, not after the corpus was made
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: nothing can be written there: name another folder")
     data, run_folder = folder / "data", folder / "run"
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")

@@ -131,7 +131,11 @@ def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dic
 # %% ../../nbs/370_evaluate.ipynb #588cf247
 def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[str, str]], bool]:
     "A split of a corpus (by default the run's): name, pairs, and whether the run's record may have its scores."
-    corpus = Corpus.open(data or run.config["data"]["folder"])
+    folder = Path(data or run.config["data"]["folder"])
+    if data is None and not folder.exists():
+        raise InputError(f"{run.folder.name}: its corpus, {folder}, is not here: name it with --data, or two files with --src and "
+                         "--references")
+    corpus = Corpus.open(folder)
     if split not in corpus.splits:
         raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
     return corpus.set_name(split), list(corpus.pairs(split)), recordable(run, corpus, split)
@@ -161,6 +165,10 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
         name, pairs, kept = split_set(translator.run, data, split)
     if record is not None and not kept:
         raise InputError(f"--record {record}: {run} has no finished training, or this is not the text that it names")
+    if kept:
+        translator.run.record()  # a damaged one is told before the search, which may take long
+    if record is not None and not os.access(record.resolve().parent, os.W_OK):
+        raise InputError(f"--record {record}: nothing can be written there: name another file")
     sources, wanted = map(list, zip(*pairs))
     result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language)
     translator.run.add_evaluation(name, result.metrics, **search)  # a look at a test set leaves a trace

@@ -33,7 +33,7 @@ from ..presets import TrainingConfig, check_training
 from ..rivals.base import OWN, TRANSFORMER, own_training
 from ..runs import Run, find_run
 from ..scores import bleu
-from ..training import process_group, rank, start_run, summed, training_config
+from ..training import check_limits, process_group, rank, start_run, summed, training_config
 from ..training import train as train_run
 from ..translation import Translator
 from ..vocabulary import load_vocabulary, vocabulary_sizes
@@ -133,8 +133,9 @@ def extended(run: Run, changes: dict) -> None:
     if after.steps != before.steps and after.steps < made:
         raise InputError(f"--steps {after.steps}: {run.folder} has made {made:,} updates already: give more")
     if after != before and rank() == 0:
-        run.extend({name: getattr(after, name) for name in CHANGEABLE
-                    if getattr(after, name) != getattr(before, name)})
+        with run.lock():  # nobody else trains it
+            run.extend({name: getattr(after, name) for name in CHANGEABLE
+                        if getattr(after, name) != getattr(before, name)})
 
 # %% ../../nbs/361_train.ipynb #05954eac
 def existing(folder: Path, preset: str | None, changes: dict) -> Run:
@@ -278,6 +279,7 @@ def train(
     if config and Path(config).suffix in (".toml", ".yaml", ".yml", ".json"):
         config, written = read_configuration(Path(config))
         changes = written | changes  # the command line overrides the file
+    check_limits(minutes, device_tokens, compile)  # before anything is written
     with process_group():
         run = opened(folder, data, config, changes, from_, typed)
         if train_run(run, data, minutes, device_tokens, compile, tensorboard, bleu_on_dev(run, data)):

@@ -21,6 +21,7 @@ from ..files import InputError, needs
 from ..model import UNKNOWN
 from ..options import say
 from ..runs import shipped_runs
+from ..treebanks import TREES, WORDED
 
 # %% ../../nbs/380_translate.ipynb #88ebeb9f
 CHUNK = 1 << 16  # bytes: what a pipe holds
@@ -237,6 +238,8 @@ def translate(
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])
     translator = translation.ensemble([translation.load(one, precision) for one in runs])
+    if translator.run is not None and translator.run.config["data"].get("tgt") in (TREES, WORDED):
+        raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
     name = str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
     with opened(file) as stream:

@@ -449,7 +449,7 @@ def main(argv: list[str] | None = None) -> None:
                 print(f"{name}: {key}: layer {f['layer'] + 1}, head {f['head'] + 1}: {f['value']:.2f}; best "
                       f"untrained {f['untrained']:.2f}")
 
-    run_program(heads, "attention_heads", argv)
+    run_program(heads, "experiments.attention_heads", argv)
 
 # %% ../../nbs/610_attention_heads.ipynb #b655f840
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

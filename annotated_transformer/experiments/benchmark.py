@@ -359,7 +359,7 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--rounds {rounds} --steps {steps}: give 1 or more")
         print(report(run_benchmark(out, chosen, rounds, steps)))
 
-    run_program(benchmark, "benchmark", argv)
+    run_program(benchmark, "experiments.benchmark", argv)
 
 # %% ../../nbs/920_benchmark.ipynb #b3551a1a
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

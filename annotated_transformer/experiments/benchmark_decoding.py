@@ -327,7 +327,7 @@ def main(argv: list[str] | None = None) -> None:
         write_records(out, [steps_record()])
         print(report(run_benchmark(out, rounds, repeats)))
 
-    run_program(benchmark, "benchmark_decoding", argv)
+    run_program(benchmark, "experiments.benchmark_decoding", argv)
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #b56f2b42
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -357,7 +357,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print("\n".join(f"{verdicts.count(verdict):3} {verdict}" for verdict in (HOLDS, FAILS, UNCLEAR, OPEN, COMPUTE)))
         print(f"{len(written)} files in {out}")
 
-    run_program(claims, "claims", argv)
+    run_program(claims, "experiments.claims", argv)
 
 
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -57,8 +57,7 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
     """Train the small base model with one reading of attention over parameters, and record its curve.
 
     Examples:
-      python -m annotated_transformer.experiments.parameter_attention --reading divided --seed 0 --data
-      data/multi30k
+      python -m annotated_transformer.experiments.parameter_attention --reading divided --seed 0
 
     Args:
         reading: network is the model as it is

@@ -475,7 +475,7 @@ def main(argv: list[str] | None = None) -> None:
             raise SystemExit(3)
 
     keep_memory()
-    run_program(parsing_runs, "parsing_runs", argv)
+    run_program(parsing_runs, "experiments.parsing_runs", argv)
 
 # %% ../../nbs/730_parsing_runs.ipynb #55e2bb33
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

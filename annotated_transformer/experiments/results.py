@@ -351,7 +351,7 @@ def main(argv: Iterable[str] | None = None) -> None:
         written = write_tables(all_tables(finished(read_records(records))), out, records)
         print(f"{len(written)} files in {out}")
 
-    run_program(results, "results", argv)
+    run_program(results, "experiments.results", argv)
 
 
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..attention import AdditiveAttention, MultiHeadAttention, masked_softmax
 from ..embedding import sinusoids
 from ..feed_forward import FeedForward
+from ..files import InputError
 from ..records import make_record, run_program, write_record
 
 # %% ../../nbs/170_section_3_measured.ipynb #f6632f33
@@ -183,6 +184,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             out: folder for the records
             seeds: how many
         """
+        if seeds < 1:
+            raise InputError(f"--seeds {seeds}: give 1 or more")
+
         def write(name: str, seed: int, measure: Callable[[], dict[str, float]]) -> None:
             begun = time.monotonic()
             metrics = {key: round(value, 6) if value > 1e-3 else value for key, value in measure().items()}
@@ -196,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             for seed in range(seeds):
                 write(f"{name}_seed{seed}", seed, lambda: experiment(seed))
 
-    run_program(section_3, "section_3", argv)
+    run_program(section_3, "experiments.section_3", argv)
 
 # %% ../../nbs/170_section_3_measured.ipynb #e6f98f5e
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

@@ -86,9 +86,7 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
 
     Examples:
       python -m annotated_transformer.experiments.sources_left_out --sources ende.toml --vocabulary-of data/ende
-      python -m annotated_transformer.experiments.sources_left_out --sources ende.toml --vocabulary-of data/ende
-      \\
-        --without newstest wmtnews --name news
+      python -m annotated_transformer.experiments.sources_left_out --sources ende.toml --vocabulary-of data/ende --without newstest wmtnews --name news
 
     Args:
         sources: a sources file, as for `prepare --sources`

@@ -185,7 +185,11 @@ def perform(job: Job) -> None:
 
 def run_worker(do) -> None:
     "The program of a `Worker`: do the job given as JSON on the command line. An InputError becomes one line."
-    given = json.loads(sys.argv[1])
+    try:
+        given = json.loads(sys.argv[1])
+    except (IndexError, ValueError):
+        print("this is a worker of the sweep: give `annotated-transformer sweep`", file=sys.stderr)
+        raise SystemExit(2) from None
     keep_memory()
     obey_parent()
     try:
