@@ -435,6 +435,7 @@ def file_corpus(folder, src: str, tgt: str, train: list, dev: list | None = None
     given = {"train": train, "dev": dev, "test": test}
     files = {split: list(paths) for split, paths in given.items() if paths is not None}
     check_languages(src, tgt)
+    check_paths(files)
     for path, language in (pair for paths in files.values() if len(paths) == 2 for pair in zip(paths, (src, tgt))):
         ending = Path(str(path).removesuffix(".gz")).suffix[1:]
         if ending in ("en", "de", "fr") and ending != language:
