@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
-
+# %% ../nbs/340_command_line.ipynb #00329192
 def fail(text: str) -> None:
     "End the program with one line and exit code 2; of several processes, only a machine's first one speaks."
     if os.environ.get("LOCAL_RANK", "0") == "0":

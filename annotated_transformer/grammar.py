@@ -165,7 +165,7 @@ def n_words(example: Example) -> int:
     "The length of the English sentence, punctuation not counted."
     return sum(token not in ".,?!" for token in example.src_tokens)
 
-
+# %% ../nbs/200_grammar.ipynb #194a3755
 def splits(seed: int = 0, train: int = 40_000, dev: int = 1_000, test: int = 1_000, test_long: int = 500,
            max_words: int = 20) -> dict[str, list[Example]]:
     """Sets of examples that share no sentence, English or German.

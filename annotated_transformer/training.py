@@ -195,7 +195,7 @@ def what_goes_wrong(run: Run) -> Iterator[None]:
                          "intact; "
                          f"then continue with `annotated-transformer train {run.folder}`") from error
 
-
+# %% ../nbs/271_training.ipynb #10acc253
 def check_limits(minutes: float | None, device_tokens: int, compile: bool) -> None:
     "Raises InputError where an option of `train` is impossible."
     if device_tokens < 1:

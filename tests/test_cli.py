@@ -14,7 +14,7 @@ import pytest
 
 from annotated_transformer import cli, grammar
 from annotated_transformer.commands.translate import LONGEST
-from annotated_transformer.files import file_digest
+from annotated_transformer.files import InputError, file_digest
 from annotated_transformer.runs import Run, ship
 from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import load_vocabulary
@@ -508,7 +508,7 @@ def test_no_pickle_is_opened(copy, capsys):
     "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
     import pickle
 
-    from annotated_transformer.files import file_digest
+    from annotated_transformer.files import InputError, file_digest
 
     class Evil:
         def __reduce__(self):
@@ -618,3 +618,50 @@ def test_waiting_threads_sleep_soon():
     for given, expected in (({}, "False 1000"), ({"GOMP_SPINCOUNT": "7"}, "False 7")):
         environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | given
         assert subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True, check=True).stdout.split() == expected.split()
+
+
+# --- what a user's trial found ------------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("wrong", ["--minutes -1", "--device-tokens 0", "--seed -1", "--seed 99999999999999999999"])
+def test_a_refused_training_leaves_nothing(wrong, made, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["train", str(tmp_path / "run"), "--data", str(made / "data"), "--config", "tiny", *MODEL, *wrong.split()])
+    assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "run").exists()
+
+
+def test_a_refused_training_does_not_change_a_run(copy, capsys):
+    before = (copy / "config.json").read_bytes()
+    with pytest.raises(SystemExit):
+        cli.main(["train", str(copy), "--steps", "99", "--minutes", "-1"])
+    with Run.open(copy).lock(), pytest.raises(SystemExit):
+        cli.main(["train", str(copy), "--steps", "99"])
+    assert (copy / "config.json").read_bytes() == before
+
+
+def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):
+    english, german = text["train"]
+    with pytest.raises(SystemExit) as end:
+        cli.main(["prepare", str(tmp_path / "data"), "--train", german, english, "--holdout", "10"])
+    assert end.value.code == 2 and "ends in .de, and its side's language is en" in capsys.readouterr().err and not (tmp_path / "data").exists()
+
+
+def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])])
+    assert end.value.code == 2 and "annotated-transformer parse" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ask", [
+    lambda t: t.n_best("one text"), lambda t: list(t.stream("one text")), lambda t: list(t.stream(["a"], ahead=0)),
+    lambda t: t.measure(["a"], ["b", "c"]), lambda t: t.measure([], []), lambda t: load(t.run.folder, "int4")])
+def test_what_python_may_not_ask(ask, made):
+    with pytest.raises(InputError):
+        ask(load(made / "run"))
+
+
+def test_weights_that_ship_have_no_text_to_be_scored_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["evaluate", "grammar"])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and "--data" in said and "--src" in said

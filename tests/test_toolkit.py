@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated_transformer import cli, sources
+from annotated_transformer import cli, options, sources
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.checkpoints import load_weights
 from annotated_transformer.commands.configuration import read_configuration
@@ -501,3 +501,29 @@ def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path)
     metrics = record["metrics"]
     assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics["perplexity/tuned"] < metrics["perplexity/scratch"]
     assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)["metrics"]["steps/tuned"] == metrics["steps/tuned"]
+
+
+@pytest.mark.parametrize("raised, code, told", [
+    (KeyboardInterrupt(), 130, ""), (OSError(28, "No space left on device", "out.json"), 2, "a_module: out.json: No space left on device\n"),
+    (InputError("--n 0: give 1 or more"), 2, "a_module: --n 0: give 1 or more\n")])
+def test_programs_end_without_a_traceback(raised, code, told, capsys):
+    def program(*, n: int = 1) -> None:
+        "Do something."
+        raise raised
+
+    with pytest.raises(SystemExit) as end:
+        options.run_program(program, "a_module", [])
+    assert (end.value.code, capsys.readouterr().err) == (code, told)
+
+
+def test_an_option_without_a_default_is_asked_for(capsys):
+    def program(*, reading: str, sizes: tuple[int, ...] = (1, 2), device: str = "") -> None:
+        "Do something."
+
+    with pytest.raises(SystemExit) as end:
+        options.run_program(program, "a_module", [])
+    assert end.value.code == 2 and "--reading" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        options.run_program(program, "a_module", ["--help"])
+    said = capsys.readouterr().out
+    assert "(default: 1 2)" in said and "(default: )" not in said

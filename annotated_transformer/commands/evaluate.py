@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['LABELS', 'summary', 'score_table', 'known_language', 'name_and_ending', 'add_scores', 'compared', 'evaluate_file',
-           'recordable', 'keep_scores', 'split_set', 'file_set', 'evaluate_run', 'evaluate', 'check_choice']
+           'recordable', 'keep_scores', 'split_set', 'file_set', 'check_record', 'evaluate_run', 'evaluate',
+           'check_choice']
 
 # %% ../../nbs/370_evaluate.ipynb #f1e3f7eb
 import os
@@ -149,6 +150,16 @@ def file_set(run: Run, src: Path, references: Path) -> tuple[str, list[tuple[str
             name not in run.config["data"]["splits"] and (run.folder / "record.json").exists(), facts)
 
 # %% ../../nbs/370_evaluate.ipynb #e7fc9984
+def check_record(run: Run, kept: bool, record: Path | None) -> None:
+    "Raises InputError, before the search, which may take long, where the scores could not be kept or written to `record`."
+    if record is not None and not kept:
+        raise InputError(f"--record {record}: {run.folder} has no finished training, or this is not the text that it names")
+    if record is not None and not os.access(record.resolve().parent, os.W_OK):
+        raise InputError(f"--record {record}: nothing can be written there: name another file")
+    if kept:
+        run.record()  # raises for a damaged one
+
+# %% ../../nbs/370_evaluate.ipynb #4c028ec3
 def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Path | None, split: str,
                  language: str | None, search: dict[str, float], record: Path | None,
                  against: str | None = None) -> dict[str, Any]:
@@ -163,12 +174,7 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
         name, pairs, kept, facts = file_set(translator.run, src, references)
     else:
         name, pairs, kept = split_set(translator.run, data, split)
-    if record is not None and not kept:
-        raise InputError(f"--record {record}: {run} has no finished training, or this is not the text that it names")
-    if kept:
-        translator.run.record()  # a damaged one is told before the search, which may take long
-    if record is not None and not os.access(record.resolve().parent, os.W_OK):
-        raise InputError(f"--record {record}: nothing can be written there: name another file")
+    check_record(translator.run, kept, record)
     sources, wanted = map(list, zip(*pairs))
     result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language)
     translator.run.add_evaluation(name, result.metrics, **search)  # a look at a test set leaves a trace

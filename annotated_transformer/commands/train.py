@@ -273,8 +273,7 @@ def train(
     """
     typed = [*changes]
     if abandon is not None:
-        flags = {"data": data, "config": config, "from": from_, "minutes": minutes, "compile": compile,
-                 "tensorboard": tensorboard}
+        flags = {"data": data, "config": config, "from": from_, "minutes": minutes, "compile": compile, "tensorboard": tensorboard}
         return give_up(folder, abandon, [name for name, value in flags.items() if value] + typed)
     if config and Path(config).suffix in (".toml", ".yaml", ".yml", ".json"):
         config, written = read_configuration(Path(config))
