@@ -328,7 +328,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch):
         return once(session, name, measure)
 
     monkeypatch.setattr(after_the_paper.Session, "once", stopping)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         main(arguments)
     folder = tmp_path / "runs" / "after_spans_seed0"
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json") if path.name != "clock.json"}

@@ -628,7 +628,7 @@ def test_what_is_wrong_with_a_run(tmp_path, treebanks, capsys):
         with pytest.raises(SystemExit) as end:
             parsing_runs.main([*arguments, "--folder", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
         said = capsys.readouterr().err.strip()
-        assert end.value.code == 2 and said.startswith("parsing_runs: ") and named in said and "\n" not in said
+        assert end.value.code == 2 and said.startswith("experiments.parsing_runs: ") and named in said and "\n" not in said
     assert not (tmp_path / "out").exists()
 
 
