@@ -72,11 +72,11 @@ Beginning = str | Sequence[int]  # of an output, as text or as ids without the s
 def check_search(beam_size: int, alpha: float, n_best: int = 1) -> None:
     "Raises InputError for an impossible beam size, length penalty or number of results."
     if beam_size < 1:
-        raise InputError(f"beam_size {beam_size}: give 1 or more")
+        raise InputError(f"beam size {beam_size}: give 1 or more")
     if not 0 <= alpha <= 10:
         raise InputError(f"alpha {alpha}: give a number from 0 to 10")
     if not 1 <= n_best <= beam_size:
-        raise InputError(f"n_best {n_best}: give 1 or more, and no more than beam_size, which is {beam_size}")
+        raise InputError(f"n-best {n_best}: give 1 or more, and no more than the beam size, which is {beam_size}")
 
 # %% ../nbs/320_translation.ipynb #4f308933
 def cut(encoded: list[list[int]], most: int, first_line: int = 1) -> list[list[int]]:

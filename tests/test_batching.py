@@ -312,6 +312,10 @@ def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more,
         if not killed:
             break
     assert number > 20
+    capsys.readouterr()
+    for expected in ("vocabulary was learned in another way: it is replaced", "Kept: the vocabulary"):
+        cli.main(command(tmp_path / "first" / "data", *more))
+        assert expected in capsys.readouterr().err
 
 
 def test_a_text_that_was_shortened_is_not_encoded(tmp_path, command):

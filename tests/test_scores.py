@@ -330,7 +330,7 @@ def test_files_that_cannot_be_read(texts, capsys, tmp_path):
     (["--translations", "OUT", "--references", "REF", "--language", "klingon"], ["klingon"]),
     (["grammar", "--src", "SRC"], ["--references"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--split", "test"], ["--split"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "0"], ["beam_size 0"]),
+    (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "0"], ["beam size 0"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--alpha", "nan"], ["alpha nan"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--alpha", "abc"], ["--alpha", "abc"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "two"], ["--beam-size", "two"]),

@@ -120,6 +120,8 @@ def vocabulary_of(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_siz
     elif vocabulary := kept_vocabulary(corpus, learner, vocab_size, **options):
         say(f"Kept: the vocabulary of {vocab_size:,} symbols")
     else:
+        if (corpus.folder / "learned.json").exists():
+            say("The folder's vocabulary was learned in another way: it is replaced. Runs keep their own copies")
         say(f"Learning {vocab_size:,} symbols{' of each language' if options.get('separate') else ''} from "
             f"{min(pairs, SAMPLE):,} of {pairs:,} pairs")
         vocabulary = learn_vocabulary(corpus, learner, vocab_size, **options)

@@ -345,6 +345,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     def claims(out: Path = Path("figures/tables"), records: Path | None = None) -> None:
         """Judge the paper's claims from the records, and write the tables of claims as HTML, Markdown and LaTeX.
 
+        Examples:
+          python -m annotated_transformer.experiments.claims
+          python -m annotated_transformer.experiments.claims --out tables --records my-results
+
         Args:
             out: folder for the tables
             records: folder of the records (nbs/results of the checkout, unless given)

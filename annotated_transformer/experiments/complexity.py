@@ -497,6 +497,10 @@ def complexity(out: Path = Path("nbs/results"), device: str = "",
                rounds: int = 5) -> None:
     """Measure time and memory of the layers of Table 1 against the length, on an idle machine.
 
+    Examples:
+      python -m annotated_transformer.experiments.complexity
+      python -m annotated_transformer.experiments.complexity --device cuda --widths 512
+
     Args:
         out: folder for the records
         device: cpu or cuda (a GPU where there is one, unless given)

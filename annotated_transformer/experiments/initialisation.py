@@ -106,7 +106,21 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
           out: Path = Path("nbs/results")) -> None:
     """Train the small base model from one start and write the record `initialisation_...json` of its curve.
 
-    `data` is a corpus made by `prepare`. Without `float32`, products are in bfloat16.
+    Examples:
+      python -m annotated_transformer.experiments.initialisation --start smaller
+      python -m annotated_transformer.experiments.initialisation --start xavier --layers 2 --steps 500
+
+    Args:
+        start: how the matrices are drawn; smaller is the model's own rule, xavier the usual one
+        data: a corpus made by `prepare`
+        seed: for the weights, the dropout and the order of the data
+        layers: in the encoder and in the decoder
+        steps: updates
+        warmup_steps: of equation 3
+        rate: the factor before equation 3
+        float32: compute the products in float32 (in bfloat16, unless given)
+        every: updates from one measurement to the next
+        out: folder for the records
     """
     if steps < 1 or layers < 1:
         raise InputError(f"--steps {steps}, --layers {layers}: give 1 or more")

@@ -134,6 +134,9 @@ def model_variants(data: Path = Path("data/multi30k"), minutes: float | None = N
 
     After a stop or a kill the same command resumes; nothing that has a record is done again.
 
+    Examples:
+      python -m annotated_transformer.experiments.model_variants --minutes 60
+
     Args:
         data: Multi30k, English-German, made by `prepare`
         minutes: stop after so many minutes

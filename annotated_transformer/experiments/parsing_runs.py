@@ -459,6 +459,10 @@ def main(argv: list[str] | None = None) -> None:
                      scale: float = 1.0) -> None:
         """Train and score parsers, and write their records; stop it at any time: the same command continues.
 
+        Examples:
+          python -m annotated_transformer.experiments.parsing_runs grammar_small
+          python -m annotated_transformer.experiments.parsing_runs craft_tenth --data treebanks --minutes 60
+
         Args:
             names: which runs (all, those for two cores, unless given)
             data: folder that holds treebank_craft, treebank_genia and treebank_ptb_sample

@@ -401,6 +401,10 @@ def paths(model: str | None = None, seed: int | None = None, minutes: float | No
 
     After a stop or a kill the same command resumes; nothing that has a record is run again.
 
+    Examples:
+      python -m annotated_transformer.experiments.paths --minutes 60
+      python -m annotated_transformer.experiments.paths --model self-attention --seed 0
+
     Args:
         model: one of the models of the rules (all, unless given)
         seed: one of the seeds of the rules (all, unless given)

@@ -344,6 +344,10 @@ def main(argv: Iterable[str] | None = None) -> None:
     def results(out: Path = Path("figures/tables"), records: Path | None = None) -> None:
         """Make the tables of the paper from the result records, as HTML, Markdown and LaTeX.
 
+        Examples:
+          python -m annotated_transformer.experiments.results
+          python -m annotated_transformer.experiments.results --out tables --records my-results
+
         Args:
             out: folder for the tables
             records: folder of the records (nbs/results of the checkout, unless given)

@@ -451,6 +451,11 @@ def rivals_measured(
 ) -> None:
     """Compare the Transformer with its rivals: trials, runs and scores one after the other, each with a record.
 
+    Examples:
+      python -m annotated_transformer.experiments.rivals_measured plan
+      python -m annotated_transformer.experiments.rivals_measured next --minutes 60
+      python -m annotated_transformer.experiments.rivals_measured throughput --device cuda
+
     Args:
         action: next: do what comes next; plan: list which records are there; throughput: time updates
         rules: rivals_measured: the comparison; multi30k: a Transformer alone, trained eight times as long

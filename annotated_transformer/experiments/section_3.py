@@ -180,6 +180,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     def section_3(out: Path = Path("nbs/results"), seeds: int = 5) -> None:
         """Measure what section 3 says about learning, and write a record for each seed of each experiment.
 
+        Examples:
+          python -m annotated_transformer.experiments.section_3
+
         Args:
             out: folder for the records
             seeds: how many
