@@ -187,7 +187,7 @@ SHORT = 64  # keys, up to which two products in bfloat16 win on processors with 
 def attend(query: Float[Tensor, "batch head query d_k"], key: Float[Tensor, "batch head key d_k"],
            value: Float[Tensor, "batch head key d_v"], mask: Bool[Tensor, "#batch #head #query key"] | None, dropout: nn.Dropout
            ) -> Float[Tensor, "batch head query d_v"]:
-    "The output of equation 1, by the way that is fastest for these lengths, this type and this device."
+    "The output of equation 1, by the way that we found fastest for these lengths, this type and this device."
     p = dropout.p if dropout.training else 0.0
     if query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, key, value, mask, p)

@@ -141,7 +141,7 @@ def stop_signals() -> Iterator[list[int]]:
 # %% ../nbs/190_processes.ipynb #995946c6
 @dataclass
 class Progress:
-    "Where a training stands."
+    "Where a training run stands."
 
     step: int = 0
     "updates done"
@@ -158,7 +158,7 @@ class Done(NamedTuple):
     "An update that was made."
 
     place: Progress
-    "where the training stands after it"
+    "where the run stands after it"
     sentences: Int[np.ndarray, " batch"]
     loss: Float[Tensor, ""]
     "summed over this process's target tokens"

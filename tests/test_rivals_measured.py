@@ -2,6 +2,7 @@
 import shutil
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from annotated_transformer.rivals.fine_tuning import Tuning
 from annotated_transformer.presets import PAPER
 from annotated_transformer.vocabulary import BytePairVocabulary
 
-RULES = module.read_rules()
+RULES, RESULTS = module.read_rules(), Path(__file__).parents[1] / "nbs/results"
 
 
 @dataclass(frozen=True)
@@ -299,3 +300,17 @@ def test_wrong_options_are_one_line(options, word, capsys, tmp_path):
 def test_the_plan_lists_every_record(capsys, tmp_path):
     module.main(["plan", "--out", str(tmp_path)])
     assert all(line.startswith("missing rival_") for line in capsys.readouterr().out.splitlines() if line)
+
+
+@pytest.mark.parametrize(("tgt", "seeds"), [("de", 12), ("fr", 2)])
+def test_runs_that_are_compared_share_text_vocabulary_and_training(tgt, seeds):
+    "Of the committed records: the same digests, and the same training but for what the trials chose."
+    names = [name for name in (f"rival_{system.name}{'_fr' * (tgt == 'fr')}_seed{seed}"
+                               for system in RULES.systems.values() for seed in system.seeds[tgt])
+             if (RESULTS / f"{name}.json").exists()]
+    records = [read_record(RESULTS / f"{name}.json") for name in names]
+    assert len(records) >= seeds
+    assert len({(r["data"]["digest"], r["data"]["vocabulary"]) for r in records}) == 1
+    free = {"optimizer", "clip_norm", "rate", "seed", "precision"}
+    trainings = [{key: value for key, value in r["config"]["training"].items() if key not in free} for r in records]
+    assert all(training == trainings[0] for training in trainings)
