@@ -108,7 +108,7 @@ def run_code(path: str | Path) -> None:
         raise
     except Exception as error:  # whatever the user's code does
         lines = [
-            frame.lineno for frame in inspect.getinnerframes(error.__traceback__) if frame.filename == str(path)
+            frame.lineno for frame in inspect.getinnerframes(error.__traceback__) if Path(frame.filename).resolve() == path.resolve()
         ]
         at = getattr(error, "lineno", None) or (lines[-1] if lines else "?")
         raise InputError(f"--code {path}, line {at}: {type(error).__name__}: {error}") from error

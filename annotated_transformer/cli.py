@@ -87,7 +87,10 @@ def prepare_process(given: Namespace) -> None:
 # %% ../nbs/340_command_line.ipynb #a38edf19
 def run_command(argv: Sequence[str]) -> None:
     "Run a command line. Raises InputError for anything wrong with it."
-    given, (name, *options) = for_every_command(argv)
+    given, rest = for_every_command(argv)
+    name, *options = rest or [""]
+    if not name:
+        raise InputError(f"no command: give one of {', '.join(COMMANDS)}")
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
     prepare_process(given)

@@ -389,7 +389,7 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], beam_size: int 
                          "give 1 <= n_best <= beam_size, and alpha 0 or more")
     state, limits = start(model, src), longest_outputs(model, src, extra).to(model.embedding.weight.device)
     forced, beams, history = forced_symbols(prefix, limits), Beams(limits, beam_size, n_best, alpha), []
-    rules = constraint.start(src) if constraint else None
+    rules = constraint.start(src.to(limits.device)) if constraint else None
     while len(rows := beams.undecided(early)):
         if len(rows) < len(beams.sentence):
             beams.keep(rows), state.keep(rows)

@@ -12,6 +12,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 import torch.nn.functional as F
@@ -142,8 +143,8 @@ def load_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
-    except (RuntimeError, KeyError, ValueError, EOFError, OSError) as error:
-        raise InputError(f"{path}: not the state of this training ({str(error).splitlines()[0]}): remove it to "
+    except (RuntimeError, KeyError, IndexError, ValueError, EOFError, OSError, UnpicklingError) as error:
+        raise InputError(f"{path}: not the state of this training ({type(error).__name__}): remove it to "
                          "begin anew") from None
     return state["step"], state["curve"]
 

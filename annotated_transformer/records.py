@@ -87,9 +87,12 @@ def now() -> str:
 
 
 def add_line(path: Path, line: dict) -> None:
-    "Append an object to a file that has one JSON object a line."
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    "Append an object to a file that has one JSON object a line; a line cut short before it stays by itself."
+    with open(path, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\n" * (file.read(1) != b"\n"))
+        file.write(json.dumps(line).encode() + b"\n")
 
 
 def read_lines(path: Path) -> list[dict]:

@@ -186,15 +186,14 @@ class Store:
                 print(f"{error}: left out of the average", file=sys.stderr)
         return whole
 
-    def write_average(self, last: int | None = None, of: list[Path] | None = None) -> int:
-        """Write the average of the newest `last` checkpoints, or all, or those in `of`; returns how many.
+    def write_average(self, of: list[Path] | None = None) -> int:
+        """Write the average of the checkpoints in `of`, or of all intact ones; returns how many.
 
         It lies beside the checkpoints, in `averaged.safetensors`; training never resumes from it.
         """
         from safetensors.torch import save
 
         whole = of or self.whole_checkpoints()
-        whole = whole[-last:] if last else whole
         if not whole:
             raise InputError(f"{self.folder}: no intact checkpoint to average")
         with writing(self.folder / "averaged.safetensors") as file:

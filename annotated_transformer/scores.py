@@ -35,7 +35,7 @@ class Score(NamedTuple):
     signature: str
     "how it was counted: scores can be compared if this is the same"
     interval: tuple[float, float] | None = None
-    "the range of the score in 95 of 100 bootstrap samples of the sentences"
+    "sacreBLEU's: the mean over bootstrap samples of the sentences ± half the width of their middle 95%"
 
 
 def counted(metric, translations: Sequence[str], references: Sequence[str], samples: int) -> Score:

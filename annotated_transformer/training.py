@@ -168,7 +168,8 @@ def ended(session: Session) -> bool:
     if not patience or session.progress.step >= session.config.steps:
         return session.progress.step >= session.config.steps
     # only the first process has the report
-    return agreed(rank() == 0 and fruitless(session.run.metrics()) >= patience)[0]
+    lines = [m for m in session.run.metrics() if m["step"] <= session.progress.step]  # none from after a checkpoint
+    return agreed(rank() == 0 and fruitless(lines) >= patience)[0]
 
 # %% ../nbs/271_training.ipynb #b694af4a
 def open_session(run: Run, data: str | Path | None, minutes: float | None, compile: bool) -> Session:
@@ -224,21 +225,20 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     model at each checkpoint. Raises InputError for anything wrong with the run, its data, the disk, or the loss.
     """
     check_session(run, minutes, device_tokens, compile)
-    with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext():
-        with what_goes_wrong(run):
-            session = open_session(run, data, minutes, compile)
-            over = ended(session)
-            if over and run.finished():
-                return True
-            if rank() == 0:
-                run.continue_from(session.progress.step)
-                session.dev_bleu, session.events = (dev_bleu, Events(run.folder, run.metrics())
-                                                    if tensorboard else None)
-            if not over:
-                loop(session, device_tokens)
-            if rank() == 0:
-                finish(session)
-            return ended(session)
+    with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), what_goes_wrong(run):
+        session = open_session(run, data, minutes, compile)
+        over = ended(session)
+        if over and run.finished():
+            return True
+        if rank() == 0:
+            run.continue_from(session.progress.step)
+            session.dev_bleu, session.events = dev_bleu, Events(run.folder, run.metrics()) if tensorboard else None
+        if not over:
+            loop(session, device_tokens)
+        done = over or ended(session)  # every process asks, or none
+        if rank() == 0:
+            finish(session, done)
+        return done
 
 # %% ../nbs/271_training.ipynb #8f2294c7
 def build(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
@@ -269,10 +269,11 @@ def open_data(run: Run, folder: str | Path) -> tuple[ParallelCorpus, ParallelCor
             f"{folder}: encoded with another vocabulary than the run {run.folder}: give its own data with "
             "--data"
         )
-    if corpus.splits["train"]["sha256"] != facts["splits"]["train"]["sha256"]:
-        raise InputError(
-            f"{folder}: another training text than that of the run {run.folder}: give its own data with --data"
-        )
+    for split, called in (("train", "training text"), ("dev", "development set")):
+        ours, theirs = (splits.get(split, {}).get("sha256") for splits in (corpus.splits, facts["splits"]))
+        if ours != theirs:
+            raise InputError(
+                f"{folder}: another {called} than that of the run {run.folder}: give its own data with --data")
     return ParallelCorpus(folder, "train"), ParallelCorpus(folder, "dev") if "dev" in corpus.splits else None
 
 # %% ../nbs/271_training.ipynb #cf6c2695
@@ -286,8 +287,9 @@ def tell(session: Session, measured: bool) -> dict:
     "Write a line of the report, with the quality on the development set if `measured`. Returns the line."
     group = session.optimizer.param_groups[0]
     line = report_line(session.report, session.progress, group["lr"])
-    if "gradient_norm" in group:
-        line["gradient_norm"] = float(group["gradient_norm"])
+    norms = [some.pop("gradient_norm", None) for some in session.optimizer.param_groups]
+    if norms[0] is not None:  # of this very update
+        line["gradient_norm"] = float(norms[0])
     if measured and session.dev:
         found = measure_together(session.model, session.dev, session.config.batch_tokens)
         line |= {"dev_perplexity": found.perplexity, "dev_accuracy": found.accuracy}
@@ -334,7 +336,7 @@ def restore(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> tup
                          "put the run's own config.json back, or begin a new run") from None
 
 # %% ../nbs/271_training.ipynb #6492de03
-def finish(session: Session) -> None:
+def finish(session: Session, done: bool) -> None:
     "Average the checkpoints, and write the record of these weights."
     run, config, steps, best = (session.run, session.config, session.progress.step,
                                 best_step(session.run.metrics()))
@@ -351,7 +353,7 @@ def finish(session: Session) -> None:
     run.mark_sitting(steps)
     names = ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy", "dev_bleu")
     curve = [{name: m[name] for name in names if name in m} for m in lines if "dev_perplexity" in m]
-    status = "finished" if ended(session) else "stopped"
+    status = "finished" if done else "stopped"
     run.write_record(run.result(status, metrics, processes=processes(), averages=tried, curve=curve))
 
 # %% ../nbs/271_training.ipynb #14959b9e

@@ -9,6 +9,7 @@ __all__ = ['Beginning', 'SENTENCE', 'Attention', 'Translation', 'check_search', 
 
 # %% ../nbs/320_translation.ipynb #b4995bba
 import contextlib
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -33,7 +34,7 @@ from .regularization import Quality, measure
 from .runs import Run, find_run
 from .rounding import round_products
 from .scores import Score, score, word_perplexity
-from .training import training_device
+from .processes import training_device
 from .vocabulary import Vocabulary
 
 # %% ../nbs/320_translation.ipynb #6aac3797
@@ -88,8 +89,8 @@ def cut(encoded: list[list[int]], most: int, first_line: int = 1) -> list[list[i
     return [ids if len(ids) <= most else ids[: most - 1] + [END] for ids in encoded]
 
 
-def beginnings(prefix: str | Sequence[Beginning], encoded: list[list[int]],
-               vocabulary: Vocabulary) -> list[list[int]]:
+def beginnings(prefix: str | Sequence[Beginning], encoded: list[list[int]], vocabulary: Vocabulary,
+               extra: int = 50, most: float = math.inf) -> list[list[int]]:
     "`prefix` as ids, a list for each source. Raises InputError where it does not fit them, or has other ids."
     given = [prefix] * len(encoded) if isinstance(prefix, str) else list(prefix)
     if len(given) != len(encoded):
@@ -100,9 +101,9 @@ def beginnings(prefix: str | Sequence[Beginning], encoded: list[list[int]],
         if any(not 0 <= i < len(vocabulary) or i in (PAD, START, END) for i in ids):
             raise InputError(
                 f"prefix {ids}: give ids of ordinary symbols, from 4 to {len(vocabulary) - 1}, or text")
-        if len(ids) >= len(src) + 50:
-            raise InputError(f"prefix of {len(ids)} symbols for a source of {len(src)}: "
-                             "an output has at most 50 more than its source")
+        if len(ids) >= min(len(src) + extra, most):
+            raise InputError(f"prefix of {len(ids)} symbols for a source of {len(src)}: an output has at most "
+                             + (f"{extra} more than its source" if len(src) + extra <= most else f"{most} here"))
     return forced
 
 # %% ../nbs/320_translation.ipynb #860bb82c
@@ -168,7 +169,8 @@ class Translator:
         if isinstance(lines, str):
             raise InputError("one text, where a list of lines is needed: give [text]")
         encoded = cut(self.encode(lines), self.max_tokens, first_line)
-        prefixes = None if prefix is None else beginnings(prefix, encoded, self.vocabulary)
+        most = most_positions(self.model.config)
+        prefixes = None if prefix is None else beginnings(prefix, encoded, self.vocabulary, extra, most)
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
         sought = np.array([i for i, ids in enumerate(encoded) if len(ids) > 1], dtype=np.int64)
         sources = [encoded[i] for i in sought]
@@ -228,8 +230,8 @@ class Translator:
         if isinstance(src, str):
             return self.attention([src], None if tgt is None else [tgt])[0]
         sources = cut(self.encode(src), self.max_tokens)
-        targets = [h[0].ids + [END] for h in self.search(src)] if tgt is None else cut(
-            self.encode(tgt, "tgt"), self.max_tokens)
+        targets = cut([h[0].ids + [END] for h in self.search(src)] if tgt is None else self.encode(tgt, "tgt"),
+                      self.max_tokens)
         if len(sources) != len(targets):
             raise InputError(
                 f"{len(sources):,} sources and {len(targets):,} targets: give the same number of both")
@@ -241,11 +243,22 @@ class Translator:
                 recorded[i] = attention_of(self, weights, row, sources[i], targets[i])
         return recorded
 
+    def check_positions(self, src: Sequence[str], tgt: Sequence[str]) -> None:
+        "Raises InputError for the first sentence with more symbols than the model learned positions for."
+        most = most_positions(self.model.config)
+        for side, lines in (("src", src), ("tgt", tgt)) if most < math.inf else ():
+            for line, ids in enumerate(self.encode(lines, side), 1):
+                if len(ids) > most:
+                    name = {"src": "source", "tgt": "reference"}[side]
+                    raise InputError(f"{name}, line {line}: {len(ids)} symbols, and the model has learned "
+                                     f"{most} positions: leave the line out, or shorten it")
+
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000,
                 progress: bool = False) -> Quality:
-        "Perplexity per word piece and token accuracy on the references `tgt`, of which there are as many."
+        "Perplexity per word piece and token accuracy on the references `tgt`. InputError as from `check_positions`."
         if len(src) != len(tgt) or not src:
             raise InputError(f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed")
+        self.check_positions(src, tgt)
         sources, targets = self.encode(src), self.encode(tgt, "tgt")
         order, begun = batches(sources, targets, batch_tokens), [[START, *ids] for ids in targets]
         with progress_bar(progress, len(order), "batches", "measuring") as bar:
@@ -345,16 +358,9 @@ class Evaluation(NamedTuple):
         return self.quality.accuracy
 
 # %% ../nbs/320_translation.ipynb #00adbcb4
-def evaluate(
-    translator: Translator,
-    src: Sequence[str],
-    references: Sequence[str],
-    beam_size: int = 4,
-    alpha: float = 0.6,
-    progress: bool = False,
-    language: str | None = None,
-    samples: int = 1000,
-) -> Evaluation:
+def evaluate(translator: Translator, src: Sequence[str], references: Sequence[str], beam_size: int = 4,
+             alpha: float = 0.6, progress: bool = False, language: str | None = None,
+             samples: int = 1000) -> Evaluation:
     """Translate `src` and compare the result with `references`.
 
     `language` is that of the references (by default the run's), `samples` the number of bootstrap samples for
@@ -366,6 +372,7 @@ def evaluate(
         )
     if language is None and translator.run is not None:
         language = translator.run.config["data"].get("tgt")
+    translator.check_positions(src, references)  # before the work
     translations = translator.translate(src, beam_size, alpha, progress)
     quality = translator.measure(src, references, progress=progress)
     scores = score(translations, references, language, samples, progress)

@@ -381,6 +381,17 @@ def test_noise_is_the_residual_of_rows_and_seeds(values):
     assert freedom == (r - 1) * (s - 1) and noise == pytest.approx(math.sqrt((rest**2).sum() / freedom), abs=1e-6)
 
 
+def test_a_sweep_that_is_not_complete_does_not_find_what_is_not_there():
+    "Eight equal rows, five with three seeds and three with one; the seeds differ far more than the rest."
+    rng, found = np.random.default_rng(0), []
+    for _ in range(400):
+        seeds = rng.normal(0, 1.0, 3)
+        rows = {f"r{i}": {s: {"name": f"r{i}_{s}", "metrics": {"perplexity": 7.0, "accuracy": 0.6, "sacrebleu/dev": 30 + seeds[s] + rng.normal(0, 0.3)}}
+                          for s in range(3 if i < 5 else 1)} for i in range(8)}
+        found.append(verdicts.compare_rows(rows, "BLEU", "r0", "r7").p)
+    assert 0.01 < np.mean(np.array(found) < 0.05) < 0.09
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0.0001, 1), min_size=1, max_size=8), st.floats(0.01, 0.2))
 def test_holms_correction_rejects_as_his_procedure_does(ps, level):

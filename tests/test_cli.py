@@ -665,3 +665,11 @@ def test_weights_that_ship_have_no_text_to_be_scored_on(tmp_path, monkeypatch, c
         cli.main(["evaluate", "grammar"])
     said = capsys.readouterr().err
     assert end.value.code == 2 and "--data" in said and "--src" in said
+
+
+@pytest.mark.parametrize("options", [["--threads", "2"], ["--device", "cpu"]])
+def test_options_without_a_command_are_one_line(options, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(options)
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and said.count("\n") == 1 and "no command: give one of demo, prepare" in said

@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from annotated_transformer.decoding import Ensemble, beam_search, greedy, largest, length_penalty, sample, search
 from annotated_transformer.fast import State
+from annotated_transformer.files import InputError
 from annotated_transformer.model import BASE, END, PAD, START, Transformer
+from annotated_transformer.translation import Translator, evaluate
+from annotated_transformer.vocabulary import BytePairVocabulary
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
 SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}, {"d_k": 3, "d_v": 5}]
@@ -191,3 +195,43 @@ def test_sampling_is_repeatable_and_a_temperature_must_be_above_zero():
 @pytest.mark.parametrize("length, alpha", [*itertools.product((1, 7, 60), (0.0, 0.6, 1.0))])
 def test_the_penalty_is_that_of_wu_et_al(length, alpha):
     assert length_penalty(length, alpha) == pytest.approx(math.exp(alpha * (math.log(5 + length) - math.log(6))))
+
+
+# --- positions that were learned ------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def of_twenty():
+    "A translator that has learned twenty positions, and a text longer than that."
+    vocabulary = BytePairVocabulary.learn(["a b c d e f g h i j k l m n o p q r s t u v w x y z"] * 20, 57)
+    torch.manual_seed(0)
+    model = Transformer(replace(SMALL, vocab_size=len(vocabulary), positions="learned", max_length=20))
+    return Translator(model, vocabulary), "a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2
+
+
+def test_what_is_longer_than_the_positions_is_told_before_the_work(of_twenty, monkeypatch):
+    translator, long = of_twenty
+    monkeypatch.setattr(Translator, "translate", lambda *args, **options: pytest.fail("translated first"))
+    for src, tgt, told in ((["a", long], ["a", "b"], "source, line 2"), (["a", "b"], [long, "b"], "reference, line 1")):
+        for work in (translator.measure, partial(evaluate, translator)):
+            with pytest.raises(InputError, match=f"{told}: .* 20 positions: "):
+                work(src, tgt)
+
+
+def test_attention_of_an_output_that_the_positions_cut(of_twenty):
+    translator, long = of_twenty
+    record = translator.attention(long[:30])
+    assert record.cross[0].shape[-2] == len(record.tgt_outputs) <= 20
+
+
+@pytest.mark.parametrize("symbols", range(1, 22))
+@pytest.mark.parametrize("extra", [2, 10, 50])
+def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
+    translator, _ = of_twenty
+    source = "a b"  # and its end
+    limit = min(len(translator.encode([source])[0]) + extra, 20)
+    prefix = [[5] * symbols]
+    if symbols < limit:
+        assert translator.search([source], prefix=prefix, extra=extra)[0][0].ids[:symbols] == prefix[0]
+    else:
+        with pytest.raises(InputError, match=f"prefix of {symbols} symbols"):
+            translator.search([source], prefix=prefix, extra=extra)

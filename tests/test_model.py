@@ -21,7 +21,7 @@ from annotated_transformer import embedding
 from annotated_transformer import fast as fast_module
 from annotated_transformer.attention import recording
 from annotated_transformer.batching import Batch
-from annotated_transformer.decoding import Beams, beam_search, choices, sample
+from annotated_transformer.decoding import Beams, beam_search, choices, sample, search
 from annotated_transformer.fast import Packed, fast, linear_cross_entropy
 from annotated_transformer.model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
 from annotated_transformer.optimizer import adam
@@ -236,6 +236,21 @@ def test_a_loss_and_a_search_on_a_gpu_that_is_not_there():
             found = beams.advance(choices(torch.empty(3, places, 40, device="cuda")), beam_size=4)
             assert {part.device.type for part in found} == {"cuda"}
         beams.keep(torch.arange(2, device="cuda"))
+
+
+def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
+    "The sources come from the host; what the constraint makes of them is compared with the search's tensors."
+    class Started(Exception):
+        pass
+
+    class Constraint:
+        def start(self, src):
+            raise Started(src.device.type)
+
+    monkeypatch.setattr("annotated_transformer.fast.packed", all_real)
+    monkeypatch.setattr("annotated_transformer.decoding.forced_symbols", lambda prefix, limits: None)  # it reads values
+    with fake_gpu(SMALL) as model, pytest.raises(Started, match="cuda"):
+        search(model, fake_ids(3, 7, device="cpu"), constraint=Constraint())
 
 
 def test_a_tensor_left_on_the_host_is_caught():

@@ -354,3 +354,13 @@ def test_an_abandoned_run_says_why(data, tmp_path, capsys):
     assert train(finished)
     with pytest.raises(InputError, match="finished already"):
         finished.abandon("after all")
+
+
+def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    records.add_line(path, {"a": 1})
+    with open(path, "a") as file:
+        file.write('{"a": 2')  # killed while writing
+    for number in (3, 4):
+        records.add_line(path, {"a": number})
+    assert records.read_lines(path) == [{"a": 1}, {"a": 3}, {"a": 4}]

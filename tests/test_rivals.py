@@ -287,6 +287,13 @@ def test_code_that_fails_is_told_with_its_line(tmp_path, data, capsys):
     assert not (tmp_path / "new").exists()
 
 
+def test_code_that_is_named_from_its_folder_is_told_with_its_line(tmp_path, monkeypatch):
+    (tmp_path / "wrong.py").write_text("import torch\n\ntorch.nothing_of_the_sort\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="wrong.py, line 3: AttributeError"):
+        architectures.run_code("wrong.py")
+
+
 def test_a_run_of_an_unknown_kind_asks_for_its_code_and_imports_nothing(trained, tmp_path):
     config = read_json(trained("bag") / "config.json")
     for kind in ("bags", "os", "subprocess.Popen", "../bag"):

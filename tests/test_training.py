@@ -388,3 +388,41 @@ def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
     save_file({name: torch.zeros_like(tensor) for name, tensor in load_file(average).items()}, average)
     assert train(run)
     assert_same(run.folder, undisturbed(1, TRAINING.steps))
+
+
+# ---------------------------------------------------------------------------------------------------- patience
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_patience_ends_a_run_of_several_processes(data, tmp_path, processes):
+    "Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever, or fails."
+    impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
+    run = start_run(tmp_path / "run", data, SHAPE, impatient)
+    end(start(run.folder, processes))
+    assert run.finished() and run.record()["status"] == "finished" and run.record()["metrics"]["steps"] < 40
+
+
+def test_a_report_from_after_the_checkpoint_does_not_exhaust_the_patience(data, tmp_path):
+    "Killed between a report and its checkpoint, the run measures again."
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=3, save_every=1, patience=1))
+    session = training.open_session(run, data, None, False)
+    session.progress = Progress(step=1)
+    for step, perplexity in ((1, 5.0), (2, 6.0)):
+        run.log({"step": step, "dev_perplexity": perplexity})
+    assert not training.ended(session)
+    session.progress = Progress(step=2)
+    assert training.ended(session)
+
+
+def test_another_development_set_is_refused(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    run.config["data"]["splits"]["dev"]["sha256"] = {"en": "other", "de": "other"}
+    with pytest.raises(InputError, match="another development set than that of the run"):
+        training.open_data(run, data)
+
+
+def test_the_length_of_a_gradient_is_reported_once(data, tmp_path):
+    "Measured at every second update, written at every update: lines between have none."
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4, report_every=2, save_every=1, clip_norm=0.0))
+    assert train(run)
+    assert [("gradient_norm" in m) for m in run.metrics()] == [False, True, False, True]

@@ -16,7 +16,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from .. import corpora, translation
+from .. import text_files, translation
 from ..corpora import Corpus
 from ..files import InputError, file_digest
 from ..options import say
@@ -85,7 +85,7 @@ def compared(made: list[str], references: list[str], against: str | None,
     if translate and not Path(against).is_file():
         other = translate(against)
     else:
-        other = [text for _, text, _ in corpora.two_files(against, against)]
+        other = list(text_files.lines(against))
     if len(other) != len(made):
         raise InputError(f"--against {against}: {len(other):,} lines, where {len(made):,} are compared: "
                          "give a translation of each line")
@@ -96,7 +96,7 @@ def evaluate_file(translations: Path, references: Path, language: str | None, re
                   against: str | None = None) -> dict[str, Any]:
     "The `summary` of a file of translations; writes its record, if asked."
     begun = time.monotonic()
-    made, wanted = map(list, zip(*((a, b) for _, a, b in corpora.two_files(translations, references))))
+    made, wanted = map(list, zip(*((a, b) for _, a, b in text_files.two_files(translations, references))))
     name, ending = name_and_ending(references)
     language = known_language(language, ending)
     scores = score(made, wanted, language, progress=True)
@@ -144,7 +144,7 @@ def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[
 
 def file_set(run: Run, src: Path, references: Path) -> tuple[str, list[tuple[str, str]], bool, dict[str, Any]]:
     "The same for two files, whose name must not be that of a split, and the facts for the record."
-    pairs, (name, _) = [(a, b) for _, a, b in corpora.two_files(src, references)], name_and_ending(references)
+    pairs, (name, _) = [(a, b) for _, a, b in text_files.two_files(src, references)], name_and_ending(references)
     facts = {"pairs": len(pairs), "sha256": {"src": file_digest(src), "tgt": file_digest(references)}}
     return (name, pairs,
             name not in run.config["data"]["splits"] and (run.folder / "record.json").exists(), facts)
@@ -195,7 +195,7 @@ def evaluate(
 ) -> None:
     """Score a run, or a file of translations: BLEU by sacreBLEU and by the paper's recipe, and chrF.
 
-    A run also gets perplexity and accuracy. Each score has the range of 95 of 100 bootstrap samples, and a
+    A run also gets perplexity and accuracy. Each score has sacreBLEU's 95% interval from bootstrap samples, and a
     signature.
 
     Examples:

@@ -33,7 +33,8 @@ from ..presets import TrainingConfig, check_training
 from ..rivals.base import OWN, TRANSFORMER, own_training
 from ..runs import Run, find_run
 from ..scores import bleu
-from ..training import check_limits, process_group, rank, start_run, summed, training_config
+from ..processes import process_group, rank, summed
+from ..training import check_limits, start_run, training_config
 from ..training import train as train_run
 from ..translation import Translator
 from ..vocabulary import load_vocabulary, vocabulary_sizes

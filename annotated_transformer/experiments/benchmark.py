@@ -311,6 +311,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
     from annotated_transformer.corpora import Corpus
     from annotated_transformer.checkpoints import load_weights
+    from annotated_transformer.runs import average
     from annotated_transformer.experiments.search_settings import translator_of
     from annotated_transformer.translation import evaluate
 
@@ -318,11 +319,10 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     found = []
     for n in counts:
-        run.write_average(n)
-        scores = evaluate(translator_of(run, load_weights(run.folder / "averaged.safetensors")), sources, references, progress=True)
+        newest = [load_weights(path / "model.safetensors") for path in run.whole_checkpoints()[-n:]]
+        scores = evaluate(translator_of(run, average(newest)), sources, references, progress=True)
         found.append({"checkpoints": n, "perplexity": scores.perplexity, "accuracy": scores.accuracy, "sacrebleu": scores.sacrebleu})
         print(found[-1], file=sys.stderr)
-    run.write_average()
     return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.metrics()[-1]["seconds"],
                        config={part: run.config[part] for part in ("model", "training")}, begun=run.config, metrics={"averages": found})
 

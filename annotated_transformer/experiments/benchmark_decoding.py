@@ -36,7 +36,7 @@ from ..records import make_record, run_program
 from ..rounding import PRODUCTS, round_products
 from ..scores import bleu as bleu_score
 from ..text_files import two_files
-from ..training import training_device
+from ..processes import training_device
 from ..translation import load
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #c2ee60c0

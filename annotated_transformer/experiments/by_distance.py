@@ -23,6 +23,7 @@ from ..fast import keep_memory
 from ..files import InputError
 from ..grammar import examples, n_words
 from ..options import say
+from ..processes import training_device
 from ..records import make_record, run_program, write_record
 from ..runs import Run
 from ..synchronous_grammar import Example
@@ -84,7 +85,7 @@ def near_and_far(seen: set[str], n: int) -> list[Example]:
 # %% ../../nbs/490_by_distance.ipynb #504a9575
 def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
     "The shares of near and far subjects in the greedy translations by each checkpoint that was kept."
-    model, vocabulary, lines = run.model(), run.vocabulary(), []
+    model, vocabulary, lines = run.model().to(training_device()), run.vocabulary(), []
     for step, path in run.checkpoints():
         model.load_state_dict(load_weights(path / "model.safetensors"))
         texts = Translator(model, vocabulary, run).translate([e.src for e in some], beam_size=1)

@@ -288,6 +288,8 @@ def learn(path: Path, rules: Rules, model: str, seed: int, rate: float, steps: i
     stack = Stack(rules, rules.models[model])
     optimizer, t, losses = adam(stack.parameters()), rules.training, []
     state, begun = restore(path, stack, optimizer), time.monotonic()
+    if state.step >= steps:
+        return stack, state
     path.parent.mkdir(parents=True, exist_ok=True)
     begin_sitting(path.with_suffix(".sittings.jsonl"), state.step)
     before = state.seconds

@@ -36,7 +36,7 @@ from ..files import InputError
 from ..optimizer import learning_rate
 from ..options import say
 from ..presets import PAPER, TrainingConfig
-from ..processes import native_precision
+from ..processes import native_precision, training_device
 from ..records import make_record, read_record, run_program, write_record
 from ..rivals.fine_tuning import Tuning, begin_tuning, tune
 from ..runs import Run
@@ -258,7 +258,7 @@ def with_bleu(run: Run, data: Path, curve: list[dict]) -> list[dict]:
     "A run's curve, with the BLEU of greedy development translations by each checkpoint that was kept."
     corpus, found = Corpus.open(data), {}
     src, references = map(list, zip(*corpus.pairs("dev")))
-    model, vocabulary = run.model(), run.vocabulary()
+    model, vocabulary = run.model().to(training_device()), run.vocabulary()
     for step, path in run.checkpoints():
         model.load_state_dict(load_weights(path / "model.safetensors"))
         written = Translator(model, vocabulary, run).translate(src, beam_size=1)

@@ -20,10 +20,12 @@ from ..batching import ParallelCorpus
 from ..corpora import Corpus
 from .sweep import NEEDED, POSITIONS, Job, alone, command_of, run_worker
 from .variations import SCALES, scaled
+from ..fast import fast
 from ..model import Transformer
 from ..optimizer import adam
 from ..records import make_record, write_record
-from ..training import Objective, native_precision, share, training_device, update
+from ..processes import native_precision, training_device
+from ..training import Objective, share, update
 from ..translation import Translator, load, reference_losses
 from ..vocabulary import load_vocabulary
 
@@ -44,7 +46,7 @@ def time_steps(job: Job, parts: list, tokens: int, vocab_size: int, rounds: int)
     contestants, seconds = {}, {row: [] for row in NEEDED["step_time"]}
     for row in seconds:
         torch.manual_seed(job.seed)
-        model = Transformer(scaled(row, job.scale, vocab_size).model).to(device)
+        model = fast(Transformer(scaled(row, job.scale, vocab_size).model).to(device)).train()
         objective = Objective(model, training.label_smoothing, native_precision(device) == "bfloat16")
         contestants[row] = objective, adam(objective.parameters())
     for step in range(1, rounds + 4):

@@ -35,7 +35,8 @@ from ..records import command_line, make_record, write_record
 from ..runs import Run
 
 # %% ../../nbs/510_sweep.ipynb #a6b31d17
-from ..training import start_run, stop_signals, train
+from ..processes import stop_signals
+from ..training import start_run, train
 from ..translation import evaluate, load, write_sentences
 from ..vocabulary import load_vocabulary
 

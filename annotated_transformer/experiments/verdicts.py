@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'OPEN', 'COLOURS', 'quality', 'paper_margin', 'read_claims', 'generations',
-           'variation_rows', 'qualities', 't_areas', 't_quantile', 't_probability', 'seed_noise', 'bleu_of',
-           'read_sentences', 'sentence_interval', 'Comparison', 'compare_rows', 'adjusted', 'decide', 'combined',
-           'compare_all']
+           'variation_rows', 'qualities', 't_areas', 't_quantile', 't_probability', 'common_seeds', 'seed_noise',
+           'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'compare_rows', 'adjusted', 'decide',
+           'combined', 'compare_all']
 
 # %% ../../nbs/520_verdicts.ipynb #8b54096b
 import math
@@ -111,13 +111,19 @@ def t_probability(t: float, freedom: int) -> float:
     return 1 - float(np.interp(math.atan(abs(t) / math.sqrt(freedom)), theta, area))
 
 # %% ../../nbs/520_verdicts.ipynb #5157d8ff
+def common_seeds(values: Mapping[str, Mapping[int, float]]) -> list[int]:
+    "The seeds that all rows with several seeds share, if there are two such rows and seeds: else none."
+    several = [set(of) for of in values.values() if len(of) > 1]
+    shared = sorted(set.intersection(*several)) if len(several) > 1 else []
+    return shared if len(shared) > 1 else []
+
+
 def seed_noise(values: Mapping[str, Mapping[int, float]]) -> tuple[float, int]:
     """The standard deviation between seeds, pooled over rows, and its degrees of freedom (0 if no row has
-    two seeds).
+    two seeds). Where rows share seeds, without what a seed does to all of them.
     """
     several = [of for of in values.values() if len(of) > 1]
-    shared = sorted(set.intersection(*map(set, several))) if several else []
-    if len(several) > 1 and len(shared) > 1:
+    if shared := common_seeds(values):
         x = np.array([[of[seed] for seed in shared] for of in several])
         rest = x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()
         freedom = (x.shape[0] - 1) * (x.shape[1] - 1)
@@ -197,7 +203,7 @@ def compare_rows(
         return Comparison(worse, better, measure, same=within is not None)
     low, high = values[worse], values[better]
     shared = set(low) & set(high)
-    if len(shared) > 1:
+    if len(shared) > 1 or (shared and common_seeds(values)):  # the noise is without the seeds' effects
         low, high = ({seed: of[seed] for seed in shared} for of in (low, high))
     margin, (noise, freedom) = float(np.mean([*high.values()]) - np.mean([*low.values()])), seed_noise(values)
     names = tuple(r["name"] for row in (worse, better) for r in rows[row].values())

@@ -162,11 +162,8 @@ def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:
     """
     folder, source = Path(folder), Run.open(run)
     if not (folder / "config.json").exists():
-        new = Run.create(
-            folder, source.model_config(), source.config["training"], source.config["data"], source.vocabulary()
-        )
-        new.config["tuning"] = asdict(tuning) | {"after": str(run)}
-        write_json(folder / "config.json", new.config)
+        Run.create(folder, source.model_config(), source.config["training"], source.config["data"],
+                   source.vocabulary(), tuning=asdict(tuning) | {"after": str(run)})
     opened = Run.open(folder)
     if opened.config.get("tuning") != asdict(tuning) | {"after": str(run)}:
         raise InputError(f"{folder}: a run of another kind, or with other settings: name another folder")
@@ -238,7 +235,7 @@ def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
 
 def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
     "Store the weights for translation, score the development set before and after, and write the record."
-    run.write_average(1)
+    run.write_average(of=run.whole_checkpoints()[-1:])
     curve = [{"step": m["step"], "reward": m["reward"]} for m in run.metrics()]
     first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
     metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}
