@@ -103,6 +103,6 @@ def average_again(run: Run, dev: ParallelCorpus | None, last: int | None, best: 
             own = {name: value for name, value in record["metrics"].items() if "/" not in name}
             chosen = {"checkpoints": len(paths), "steps": [int(path.name[5:]) for path in paths],
                       "chosen": True}
-            more = {name: record[name] for name in ("processes", "curve") if name in record}
+            more = {name: record[name] for name in ("processes", "curve", "reason") if name in record}
             run.write_record(run.result(record["status"], own | found, averages=[chosen], **more))
     return found

@@ -30,7 +30,9 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
                 raise InputError(
                     f"{path}: a pickle, which can run any code when loaded: give weights as safetensors")
         return load_file(path)
-    except (OSError, SafetensorError):
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except SafetensorError:
         raise InputError(f"{path}: not a safetensors file, or cut short: use another checkpoint") from None
 
 # %% ../nbs/260_checkpoints.ipynb #1061a822

@@ -78,7 +78,10 @@ HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.m
 
 # %% ../nbs/160_fast.ipynb #2122a9bc
 def reordered(weight: Float[Tensor, "m n"]) -> Tensor:
-    "The matrix in the order in which oneDNN reads it, kept beside `weight` until that changes."
+    """The matrix in the order in which oneDNN reads it, kept beside `weight` until that changes.
+
+    A fused optimizer of PyTorch's changes weights without counting it; `optimizer.adam` counts its steps.
+    """
     now = weight._version, weight.data_ptr()
     if getattr(weight, "reordered_at", None) != now:
         weight.reordered, weight.reordered_at = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 64), now

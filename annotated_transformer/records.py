@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['BEGUN', 'command_line', 'hardware', 'versions', 'revision', 'now', 'add_line', 'read_lines', 'machine_load',
            'beginning', 'ended', 'this_process', 'begin_sitting', 'mark_sitting', 'read_sittings', 'record_digest',
-           'sealed', 'is_older', 'origin', 'make_record', 'read_record', 'write_record', 'list_records', 'run_program',
-           'main']
+           'sealed', 'is_older', 'origin', 'make_record', 'read_record', 'write_record', 'check_place', 'list_records',
+           'run_program', 'main']
 
 # %% ../nbs/960_records.ipynb #9663c209
 import hashlib
@@ -211,6 +211,15 @@ def write_record(path: str | Path, record: dict) -> None:
     if path.exists():
         read_record(path)
     write_json(path, sealed(record))
+
+# %% ../nbs/960_records.ipynb #6f0a7e22
+def check_place(path: Path) -> None:
+    "Raises InputError, before long work, where `write_record` could not write."
+    folder = next(above for above in path.resolve().parents if above.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise InputError(f"--record {path}: nothing can be written there: name another file")
+    if path.exists():
+        read_record(path)
 
 # %% ../nbs/960_records.ipynb #983e943a
 def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:

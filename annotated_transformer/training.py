@@ -31,7 +31,7 @@ from .averaging import choose_average, weight_dtype
 from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus
 from .fast import fast, linear_cross_entropy, target_hidden
-from .files import InputError, read_json
+from .files import InputError, needs, read_json
 from .optimizer import OPTIMIZERS, clip, learning_rate, set_rate
 from .presets import TrainingConfig, check_training
 from .processes import (
@@ -193,12 +193,14 @@ def what_goes_wrong(run: Run) -> Iterator[None]:
         raise run.note_not_finite(str(error), asdict(error.place), sentences, write=rank() == 0) from None
     except OSError as error:
         raise InputError(f"{error.filename or run.folder}: {error.strerror or error}: earlier checkpoints are "
-                         "intact; "
-                         f"then continue with `annotated-transformer train {run.folder}`") from error
+                         "intact; mend this, and continue with "
+                         f"`annotated-transformer train {run.folder}`") from error
 
 # %% ../nbs/271_training.ipynb #10acc253
-def check_limits(minutes: float | None, device_tokens: int, compile: bool) -> None:
+def check_limits(minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
     "Raises InputError where an option of `train` is impossible."
+    if tensorboard:
+        needs("torch.utils.tensorboard", "watch")
     if device_tokens < 1:
         raise InputError(f"device_tokens {device_tokens}: give 1 or more")
     if minutes is not None and not minutes > 0:
@@ -208,11 +210,11 @@ def check_limits(minutes: float | None, device_tokens: int, compile: bool) -> No
                          "and there is none: leave it out")
 
 
-def check_session(run: Run, minutes: float | None, device_tokens: int, compile: bool) -> None:
+def check_session(run: Run, minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
     "Raises InputError where an option of `train` is impossible, or the run was abandoned."
-    check_limits(minutes, device_tokens, compile)
+    check_limits(minutes, device_tokens, compile, tensorboard)
     if run.abandoned():
-        raise InputError(f"{run.folder}: abandoned ({run.record()['reason']}): begin a new run")
+        raise InputError(f"{run.folder}: abandoned ({run.record().get('reason', 'no reason noted')}): begin a new run")
 
 # %% ../nbs/271_training.ipynb #c226f0d3
 def train(run: Run, data: str | Path | None = None, minutes: float | None = None, device_tokens: int = 32_768,
@@ -224,7 +226,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     computes its share of an update in parts of at most `device_tokens` positions a side. `dev_bleu` scores the
     model at each checkpoint. Raises InputError for anything wrong with the run, its data, the disk, or the loss.
     """
-    check_session(run, minutes, device_tokens, compile)
+    check_session(run, minutes, device_tokens, compile, tensorboard)
     with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), what_goes_wrong(run):
         session = open_session(run, data, minutes, compile)
         over = ended(session)

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'KINDS', 'NAME', 'SOURCE_NAME', 'SAMPLE', 'spaced', 'Vocabulary', 'byte_pair_model',
-           'BytePairVocabulary', 'draw', 'word_piece_tokenizer', 'alphabet', 'word_piece_model', 'WordPieceVocabulary',
-           'save_vocabulary', 'read_vocabulary', 'load_vocabulary', 'vocabulary_sizes', 'size_error', 'drawn_lines',
-           'ask', 'kept_vocabulary', 'counting_seconds', 'learn_vocabulary']
+           'noting', 'BytePairVocabulary', 'draw', 'word_piece_tokenizer', 'alphabet', 'word_piece_model',
+           'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'load_vocabulary', 'vocabulary_sizes',
+           'size_error', 'drawn_lines', 'ask', 'kept_vocabulary', 'counting_seconds', 'learn_vocabulary']
 
 # %% ../nbs/220_vocabulary.ipynb #1edfd5d7
 import hashlib
@@ -76,16 +76,26 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, character_coverage: f
     content, ids = io.BytesIO(), dict(pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END)
     names = dict(pad_piece=SPECIALS[PAD], unk_piece=SPECIALS[UNKNOWN], bos_piece=SPECIALS[START],
                  eos_piece=SPECIALS[END])
+    failed: list[BaseException] = []  # SentencePiece turns what `lines` raises into an error of its own
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=content, model_type="bpe", vocab_size=vocab_size,
+            sentence_iterator=noting(lines, failed), model_writer=content, model_type="bpe", vocab_size=vocab_size,
             **ids, **names, character_coverage=character_coverage, normalization_rule_name="identity",
             max_sentence_length=1 << 16, input_sentence_size=sample, shuffle_input_sentence=True,
             minloglevel=3, byte_fallback=byte_fallback,
             user_defined_symbols=[WORD_START + word for word in whole])
     except (RuntimeError, OSError) as error:
-        raise size_error(vocab_size, str(error)) from None
+        raise failed[0] if failed else size_error(vocab_size, str(error)) from None
     return content.getvalue()
+
+# %% ../nbs/220_vocabulary.ipynb #6f0a7e21
+def noting(lines: Iterable[str], failed: list[BaseException]) -> Iterator[str]:
+    "The lines; what goes wrong on the way is also put into `failed`."
+    try:
+        yield from lines
+    except BaseException as error:
+        failed.append(error)
+        raise
 
 # %% ../nbs/220_vocabulary.ipynb #d4627c52
 class BytePairVocabulary(Vocabulary):

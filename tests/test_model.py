@@ -389,3 +389,17 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
     """
     grown = int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
     assert grown < 200e6, f"{grown / 1e6:.0f} MB more after 400 shapes more"
+
+
+def test_a_search_after_steps_of_adam_uses_the_new_weights():
+    "Where matrices are kept in another order for searches, a fused optimizer's steps must be seen."
+    model, src = model_of(SMALL), torch.randint(4, 40, (2, 6))
+    optimizer = adam(model.parameters())
+    optimizer.param_groups[0]["lr"] = 0.05
+    for _ in range(3):
+        with torch.inference_mode():
+            memory = fast(model).start(src).step(torch.full((2, 1), START))
+            plainly = model(src, torch.full((2, 1), START))[:, -1:]
+        torch.testing.assert_close(memory.flatten(), plainly.flatten(), rtol=1e-4, atol=1e-4)
+        model(src, src).square().mean().backward()
+        optimizer.step()

@@ -16,7 +16,7 @@ from ..corpora import Corpus
 from ..files import InputError
 from ..options import say
 from ..parsing import ALPHA, BEAM, Parser, load_parser, parse_corpus
-from ..records import write_record
+from ..records import check_place, write_record
 from ..translation import check_search
 from ..treebanks import escape, source_line, tokenise
 
@@ -42,6 +42,8 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
     if record is not None and (split not in corpus.splits or not recordable(run, corpus, split)):
         raise InputError(f"--record {record}: {run.folder} has no finished training, or this is not the "
                          "text that it names")
+    if record is not None:
+        check_place(record)
     found = parse_corpus(parser, corpus, split, beam_size, alpha, progress=True)
     sys.stdout.buffer.write("".join(f"{parse.tree}\n" for parse in found.parses).encode())
     s = found.scores

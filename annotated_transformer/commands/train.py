@@ -279,7 +279,7 @@ def train(
     if config and Path(config).suffix in (".toml", ".yaml", ".yml", ".json"):
         config, written = read_configuration(Path(config))
         changes = written | changes  # the command line overrides the file
-    check_limits(minutes, device_tokens, compile)  # before anything is written
+    check_limits(minutes, device_tokens, compile, tensorboard)  # before anything is written
     with process_group():
         run = opened(folder, data, config, changes, from_, typed)
         if train_run(run, data, minutes, device_tokens, compile, tensorboard, bleu_on_dev(run, data)):

@@ -10,6 +10,7 @@ __all__ = ['RULES', 'Tagged', 'RATES', 'LABELLED', 'EXPERIMENTS', 'rules', 'verd
            'alignment', 'facts', 'record_of', 'run', 'main']
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #7f9179b7
+import hashlib
 import random
 import time
 import tomllib
@@ -33,7 +34,7 @@ from ..decoder_only import (DecoderOnly, after_separator, as_long, continued,
 from ..decoding import greedy
 from ..encoder_only import IGNORED, SEPARATOR, EncoderOnly, Words, draw, fine_tuned, guessed
 from ..encoder_only import labelled_right, learn, loss_at, mask_words, one_hidden, tabled
-from ..files import InputError, read_json, write_json
+from ..files import InputError, file_digest, read_json, write_json
 from ..grammar import examples, lemmas, n_words
 from ..model import BASE, END, PAD, START, Transformer, TransformerConfig
 from ..preferences import best_of, best_of_kl, dpo
@@ -438,7 +439,8 @@ def facts(data: Path | None) -> dict:
         return {"name": "grammar", "digest": None}
     if (data / "corpus.json").exists():
         return {"name": Corpus.open(data).name, "digest": Corpus.open(data).digest}
-    return {"name": data.name, "digest": None}
+    trees = hashlib.sha256("".join(map(file_digest, sorted(filter(Path.is_file, data.rglob("*"))))).encode())
+    return {"name": data.name, "digest": trees.hexdigest()[:16]}
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #78124325
 def record_of(name: str, session: Session, data: Path | None, what: str, found: dict, spent: dict) -> dict:

@@ -196,7 +196,7 @@ def different_tasks(claim: dict, records: dict[str, dict]) -> Found:
                     if min(c[end] for c in controls) > claim["margin"]:
                         those.setdefault(f["measure"], set()).add((f["layer"], f["head"]))
         verdicts.append(HOLDS if own_heads(surely) >= claim["at_least"] else FAILS if own_heads(perhaps) < claim["at_least"] else UNCLEAR)
-        lines.append(f"{record['data']['run']}: {own_heads(surely)} of {len(claim['measures'])} tasks with a head of their own ({', '.join(surely) or 'none'})")
+        lines.append(f"{record['data']['run']}: {own_heads(surely)} of {len(claim['measures'])} tasks with a head of their own (done: {', '.join(surely) or 'none'})")
         used.append(record["name"])
     return Found(verdicts[0] if len(set(verdicts)) == 1 else UNCLEAR, "; ".join(lines), tuple(used))
 

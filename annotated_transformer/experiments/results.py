@@ -160,7 +160,7 @@ def corpus_of(record: dict) -> str:
 
 def runs_of(records: dict[str, dict]) -> list[dict]:
     "The records of trained models that translate: not of other systems' outputs, of search settings, or of two runs compared."
-    found = (r for r in records.values() if r["task"] == "translation" and "model" in r["config"] and "steps" in r["metrics"])
+    found = (r for r in records.values() if r["task"] == "translation" and "model" in r["config"] and "steps" in r["metrics"] and on_sets(r))
     return sorted(found, key=lambda r: (r["data"]["name"], r["data"]["tgt"], r["name"]))
 
 

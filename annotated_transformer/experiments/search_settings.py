@@ -100,7 +100,7 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
 # %% ../../nbs/530_search_settings.ipynb #2624de89
 def begun_record(path: Path, run: Run, sentences: int) -> dict:
     "The record at `path`, if it is about the same run and the same number of sentences; else a new one."
-    of = {"weights": run.record()["metrics"]["steps"], "sentences": sentences,
+    of = {"weights": run.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
     record = read_json(path) if path.exists() else {}
     if record.get("config") == of and record.get("data") == run.config["data"] and not is_older(record):

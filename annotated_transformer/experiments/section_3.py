@@ -190,18 +190,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         if seeds < 1:
             raise InputError(f"--seeds {seeds}: give 1 or more")
 
-        def write(name: str, seed: int, measure: Callable[[], dict[str, float]]) -> None:
+        def write(name: str, seed: int, config: dict[str, int], measure: Callable[[], dict[str, float]]) -> None:
             begun = time.monotonic()
             metrics = {key: round(value, 6) if value > 1e-3 else value for key, value in measure().items()}
-            config = {"symbols": SYMBOLS, "pairs": PAIRS, "back": BACK, "length": LENGTH}
             write_record(out / f"{name}.json", make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed,
                                                            seconds=time.monotonic() - begun, metrics=metrics))
             print(name, metrics, flush=True)
 
-        write("attention_compatibility", 0, cost)
+        write("attention_compatibility", 0, {"length": 256, "d_k": 64, "rounds": 7}, cost)
+        drawn = {"symbols": SYMBOLS, "pairs": PAIRS, "back": BACK, "length": LENGTH}
         for name, experiment in EXPERIMENTS.items():
             for seed in range(seeds):
-                write(f"{name}_seed{seed}", seed, lambda: experiment(seed))
+                write(f"{name}_seed{seed}", seed, drawn, lambda: experiment(seed))
 
     run_program(section_3, "experiments.section_3", argv)
 

@@ -82,7 +82,7 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
               steps: int = 2000, seed: int = 0,
              minutes: float | None = None, folder: Path = Path("runs/sources"),
               out: Path = Path("nbs/results")) -> None:
-    """Train on all sources but some, measure every set, and write the record sources_NAME.json.
+    """Train on all sources but some, measure every set, and write the record sources_NAME_seedN.json.
 
     Examples:
       python -m annotated_transformer.experiments.sources_left_out --sources ende.toml --vocabulary-of data/ende
@@ -109,11 +109,12 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
     if not train(run, minutes=minutes):
         return say("Stopped. The same command goes on")
     metrics = run.record()["metrics"] | measure_sets(run, corpus)
-    write_record(out / f"sources_{name}.json", make_record(
-        f"sources_{name}", "translation", metrics=metrics, seconds=run.metrics()[-1]["seconds"],
+    record = f"sources_{name}_seed{seed}"
+    write_record(out / f"{record}.json", make_record(
+        record, "translation", metrics=metrics, seconds=run.metrics()[-1]["seconds"],
         config={"name": name, "without": list(without)}
         | {part: run.config[part] for part in ("model", "training")}, **run.provenance()))
-    say(f"sources_{name}: " + ", ".join(f"{key.removeprefix('perplexity/')} {value:.1f}"
+    say(f"{record}: " + ", ".join(f"{key.removeprefix('perplexity/')} {value:.1f}"
                                         for key, value in metrics.items() if "/" in key))
 
 # %% ../../nbs/560_sources_left_out.ipynb #75c98362
