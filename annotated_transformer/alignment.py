@@ -257,7 +257,7 @@ def ppo(reference: DecoderOnly, reward: Callable[[Tensor], Tensor], prompts: Ten
     def loss(step: int) -> Tensor:
         if (step - 1) % epochs == 0:
             now["rollout"] = collect(actor.eval(), reference, reward, draw(batch, prompts)[0], beta)
-        return ppo_loss(actor, now["rollout"])
+        return ppo_loss(actor.eval(), now["rollout"])  # no dropout: its ratio would hide the policy's change
 
     curve = learn(actor, loss, iterations * epochs, rate, lambda: watch(actor.policy) if watch else {},
                   every * epochs, keep)

@@ -110,5 +110,6 @@ def run_code(path: str | Path) -> None:
         lines = [
             frame.lineno for frame in inspect.getinnerframes(error.__traceback__) if Path(frame.filename).resolve() == path.resolve()
         ]
-        at = getattr(error, "lineno", None) or (lines[-1] if lines else "?")
+        own = isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve()
+        at = error.lineno if own else (lines[-1] if lines else "?")
         raise InputError(f"--code {path}, line {at}: {type(error).__name__}: {error}") from error

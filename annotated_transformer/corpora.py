@@ -99,7 +99,7 @@ def read_gold(corpus: Corpus, split: str) -> Iterator[dict]:
     path = corpus.path(split, "src").with_name(f"{split}.gold.jsonl")
     if not path.exists():
         raise InputError(
-            f"{path} does not exist: gold structure comes with dev and test of the grammar's corpus")
+            f"{path} does not exist: gold structure comes with dev and test of the grammar and of treebanks")
     yield from map(json.loads, lines(path))
 
 # %% ../nbs/210_corpora.ipynb #233345aa
@@ -407,8 +407,9 @@ def from_files(folder, name: str, langs: tuple[str, str], files: dict[str, list]
     """
     check_languages(*langs)
     rows, held_out, subsets = rows or {}, held_out or {}, subsets or {}
-    check_paths(files | {split: [path] for split, (_, path) in subsets.items()})
-    recipe = make_recipe(name, cleaning, files, langs=list(langs), held_out=held_out, others=[*rows, *subsets],
+    chosen_lines = {split: [path] for split, (_, path) in subsets.items()}
+    check_paths(files | chosen_lines)
+    recipe = make_recipe(name, cleaning, files | chosen_lines, langs=list(langs), held_out=held_out, others=[*rows, *subsets],
                          drop_overlap=drop_overlap)
     if found := existing(folder, recipe, overwrite):
         return found

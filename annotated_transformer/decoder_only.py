@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from .architectures import most_positions
 from .attention import MultiHeadAttention, attention, causal_mask
 from .embedding import LearnedPositions, sinusoids
 from .encoder_only import IGNORED, SEPARATOR, EncoderOnly, loss_at
@@ -114,8 +115,10 @@ def continued(model: DecoderOnly, prompts: Int[Tensor, "batch prompt"], most: in
               choose: Callable[[Tensor], Tensor] = likeliest
               ) -> Int[Tensor, "batch length"]:
     """The prompts (padded on the right) and the model's continuations, up to the end symbol or `most` symbols
-    in all. Padding and the start symbol are never chosen. The model must be in evaluation mode.
+    in all (fewer, where fewer positions were learned). Padding and the start symbol are never chosen. The
+    model must be in evaluation mode.
     """
+    most = min(most, most_positions(model.config))
     growing, text = Continuation(model), prompts[:, :1]
     while text.size(1) < most:
         logits = growing.step(text[:, -1]).index_fill(1, torch.tensor([PAD, START], device=text.device),

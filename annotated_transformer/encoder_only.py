@@ -73,8 +73,8 @@ def mask_words(ids: Int[Tensor, "batch length"], vocab_size: int, rate: float = 
     predicted: 80% of these are masked, 10% replaced by a random id from `first` on, 10% left alone. Special
     symbols are never chosen; all other targets are `IGNORED`.
     """
-    chosen = (torch.rand(ids.shape) < rate) & (ids > END)
-    dice, others = torch.rand(ids.shape), torch.randint(first, vocab_size, ids.shape)
+    chosen = (torch.rand(ids.shape, device=ids.device) < rate) & (ids >= first)
+    dice, others = torch.rand(ids.shape, device=ids.device), torch.randint_like(ids, first, vocab_size)
     inputs = torch.where(chosen & (dice < 0.8), mask_id, ids)
     inputs = torch.where(chosen & (dice >= 0.9), others, inputs)
     return inputs, torch.where(chosen, ids, IGNORED)
@@ -133,7 +133,7 @@ def save_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, s
     with writing(path) as file:
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
                     "step": step, "curve": curve,
-                    "random": torch.get_rng_state()}, file)
+                    "random": torch.get_rng_state(), "random_cuda": torch.cuda.get_rng_state_all()}, file)
 
 # %% ../nbs/800_encoder_only.ipynb #cfbcd130
 def load_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[dict]]:
@@ -143,10 +143,11 @@ def load_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
-    except (RuntimeError, KeyError, IndexError, ValueError, EOFError, OSError, UnpicklingError) as error:
+        torch.cuda.set_rng_state_all(state["random_cuda"])
+        return state["step"], state["curve"]
+    except (RuntimeError, TypeError, KeyError, IndexError, ValueError, EOFError, OSError, UnpicklingError) as error:
         raise InputError(f"{path}: not the state of this training ({type(error).__name__}): remove it to "
                          "begin anew") from None
-    return state["step"], state["curve"]
 
 # %% ../nbs/800_encoder_only.ipynb #fe0deaf3
 def learn(model: nn.Module, loss: Callable[[int], Tensor], steps: int, rate: float = 3e-3,
@@ -178,7 +179,8 @@ def learn(model: nn.Module, loss: Callable[[int], Tensor], steps: int, rate: flo
 # %% ../nbs/800_encoder_only.ipynb #8901ce33
 def one_hidden(ids: Int[Tensor, "batch length"], mask_id: int = MASK, seed: int = 0) -> tuple[Tensor, Tensor]:
     "Inputs and targets with one word of each sentence masked, the same for the same seed."
-    chances = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)).masked_fill(ids <= END, -1.0)
+    chances = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)).to(ids.device)
+    chances = chances.masked_fill(ids <= SEPARATOR, -1.0)
     place = chances.argmax(1, keepdim=True)
     return ids.scatter(1, place, mask_id), torch.full_like(ids, IGNORED).scatter(1, place, ids.gather(1, place))
 

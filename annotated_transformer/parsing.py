@@ -8,6 +8,7 @@ __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA',
            'Parsed', 'parse_trees', 'parse_corpus', 'choose_beam', 'continue_on']
 
 # %% ../nbs/720_parsing.ipynb #76c05ef2
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -20,6 +21,7 @@ from torch import Tensor
 
 # %% ../nbs/720_parsing.ipynb #7183cc4c
 from . import translation
+from .architectures import most_positions
 from .bracket_f1 import Scores, score
 from .corpora import Corpus
 from .decoding import Constraint
@@ -29,7 +31,7 @@ from .presets import PAPER, TrainingConfig
 from .runs import Run
 from .training import start_run
 from .translation import Translator
-from .treebanks import TREES, WORDED, gold_trees, source_line, tokenise
+from .treebanks import TREES, WORDED, escape, gold_trees, source_line, tokenise
 from .trees import WORD, Tree, restore
 from .vocabulary import Vocabulary, load_vocabulary
 
@@ -77,11 +79,11 @@ class TreeConstraint(Constraint):
     `advance`.
 
     An output may have `extra` symbols more than its source. A tree may have at most `deepest` nested phrases,
-    of which at most `longest_chain` open in a row.
+    of which at most `longest_chain` open in a row. `most` bounds an output where positions are learned.
     """
 
     def __init__(self, vocabulary: Vocabulary, extra: int, device="cpu", deepest: int = 100,
-                 longest_chain: int = 10):
+                 longest_chain: int = 10, most: float = math.inf):
         pieces = vocabulary.pieces(range(len(vocabulary)))
         ids = {piece: i for i, piece in enumerate(pieces)}
         partner = [ids.get(piece.replace(")", "("), -1) if re.fullmatch(r"\u2581\)[^()]+", piece) else -1
@@ -93,14 +95,19 @@ class TreeConstraint(Constraint):
                                  device=device)
         self.begins_word = torch.tensor([piece.startswith("\u2581") for piece in pieces], device=device)
         self.end = torch.arange(len(pieces), device=device) == END
-        self.extra, self.deepest, self.longest_chain = extra, deepest, longest_chain
+        self.extra, self.most, self.deepest, self.longest_chain = extra, most, deepest, longest_chain
 
     def start(self, src: Int[Tensor, "sentence src"]) -> Written:
         "Nothing is written yet, and each sentence has one place."
-        left = self.begins_word[src].sum(1, keepdim=True)
-        room = (src != PAD).sum(1, keepdim=True) + self.extra - 1
+        left = self.to_come(src)
+        room = ((src != PAD).sum(1, keepdim=True) + self.extra).clamp(max=self.most).long() - 1
+        room = torch.maximum(room, left + 2)  # a sentence that is too long begins a tree all the same
         none = torch.zeros_like(left)
         return Written(src, left, room, none, none, none[..., None].expand(-1, -1, self.deepest))
+
+    def to_come(self, src: Int[Tensor, "sentence src"]) -> Int[Tensor, "sentence 1"]:
+        "How many leaves there will be."
+        return self.begins_word[src].sum(1, keepdim=True)
 
     def leaves(self, state: Written) -> Bool[Tensor, "#sentence #place vocab_size"]:
         "The symbols that may stand for the source's next word."
@@ -142,15 +149,12 @@ TreeConstraint.allowed, TreeConstraint.advance = allowed, advance
 class WordedTreeConstraint(TreeConstraint):
     "The same for sequences with words: a leaf is its word, piece by piece, and `left` counts pieces."
 
-    def start(self, src: Int[Tensor, "sentence src"]) -> Written:
-        state = super().start(src)
-        state.left = ((src != PAD) & (src != END)).sum(1, keepdim=True)
-        return state
+    def to_come(self, src: Int[Tensor, "sentence src"]) -> Int[Tensor, "sentence 1"]:
+        return ((src != PAD) & (src != END)).sum(1, keepdim=True)
 
     def next_piece(self, state: Written) -> Int[Tensor, "sentence place"]:
         "The source's next piece; the end symbol where nothing is left."
-        length = ((state.src != PAD) & (state.src != END)).sum(1, keepdim=True)
-        return state.src.gather(1, (length - state.left).clamp(max=state.src.size(1) - 1))
+        return state.src.gather(1, (self.to_come(state.src) - state.left).clamp(max=state.src.size(1) - 1))
 
     def leaves(self, state: Written) -> Bool[Tensor, "sentence place vocab_size"]:
         piece = self.next_piece(state)
@@ -192,7 +196,8 @@ class Parser:
                              "train a parser on a corpus of trees")
         self.worded = target == WORDED
         constraint = WordedTreeConstraint if self.worded else TreeConstraint
-        self.constraint = constraint(self.vocabulary, EXTRA, translator.device)
+        self.constraint = constraint(self.vocabulary, EXTRA, translator.device,
+                                     most=most_positions(translator.model.config))
 
     def parse_words(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None,
                     beam_size: int = BEAM,
@@ -204,6 +209,7 @@ class Parser:
         The words get `tags`, or those that the model wrote (punctuation gets its own for XX). Warnings number
         lines from `first_line`.
         """
+        sentences = [[escape(word) for word in words] for words in sentences]
         found = self.translator.search(
             [source_line(words) for words in sentences], beam_size, alpha, extra=EXTRA, progress=progress,
             first_line=first_line,

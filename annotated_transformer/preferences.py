@@ -26,7 +26,7 @@ def best_of(model: DecoderOnly, reward: Scorer, prompts: Int[Tensor, "batch 3"],
     "Of n answers to each prompt, the one with the highest reward."
     texts = answers(model, prompts.repeat_interleave(n, 0))
     best = reward.at_end(texts).unflatten(0, (-1, n)).argmax(1)
-    return texts[torch.arange(len(prompts)) * n + best]
+    return texts[torch.arange(len(prompts), device=best.device) * n + best]
 
 
 def best_of_kl(n: int) -> float:

@@ -7,6 +7,7 @@ __all__ = ['WMT14_PAIRS', 'ALLOWED', 'hub_pairs', 'first_line', 'multi30k', 'sac
            'wmt14', 'Source', 'read_source', 'read_sources', 'checked', 'read_source_pairs', 'mixed_corpus']
 
 # %% ../nbs/280_sources.ipynb #61c79d60
+import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -164,13 +165,13 @@ def read_source(place: str, part: str, table: dict, folder: Path) -> Source:
         raise InputError(
             f'{place}: give files = ["...", "..."]: two aligned files, or one that is tab-separated')
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= 1000:
-        raise InputError(f"{place}: weight = {weight}: give a number above 0, such as 2 or 0.5")
+        raise InputError(f"{place}: weight = {weight}: give a number above 0, at most 1000, such as 2 or 0.5")
     if isinstance(holdout, bool) or not isinstance(holdout, int) or holdout < 0:
         raise InputError(f"{place}: holdout = {holdout}: give how many sentences to hold out")
     if not isinstance(lines, str | None):
         raise InputError(f"{place}: lines = {lines}: give the name of a file")
-    return Source(
-        tuple(folder / Path(file).expanduser() for file in files), weight, holdout, lines and folder / lines)
+    paths = [folder / os.path.expanduser(file) for file in (*files, *([lines] if lines else []))]
+    return Source(tuple(paths[: len(files)]), weight, holdout, paths[-1] if lines else None)
 
 # %% ../nbs/280_sources.ipynb #1dffc17c
 def read_sources(path) -> dict[str, dict[str, Source]]:

@@ -71,7 +71,7 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
         raise InputError(f"--source {source}: no file genia*.mrg.gz: give a folder that holds GENIA's treebank")
     if name == "genia":
         return {"blocks": genia}
-    if name == "craft+genia":
+    if name in ("craft", "craft+genia"):
         files = [path for path in files if ".tree" in path.suffixes]
     if len(files) < 10:
         raise InputError(f"{source} has {len(files)} files with trees: give a folder with 10 or more (.mrg or "

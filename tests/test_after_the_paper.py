@@ -53,15 +53,15 @@ def test_masking_asks_for_words_alone_and_tells_the_truth(seed, rate):
     inputs, targets = mask_words(ids, 30, rate)
     chosen = targets != IGNORED
     assert torch.equal(inputs[~chosen], ids[~chosen]) and torch.equal(targets[chosen], ids[chosen])
-    assert (ids[chosen] > END).all() and (inputs[chosen] > END).all()
+    assert (ids[chosen] > SEPARATOR).all() and (inputs[chosen] > END).all()
 
 
 def test_one_hidden_hides_one_word_of_each_sentence():
-    ids = torch.tensor([[START, 7, 8, 9, END], [START, 7, END, PAD, PAD]])
+    ids = torch.tensor([[START, 7, 8, SEPARATOR, 9, END], [START, 7, SEPARATOR, END, PAD, PAD]])
     for seed in range(20):
         inputs, targets = one_hidden(ids, seed=seed)
         assert ((inputs == MASK).sum(1) == 1).all() and torch.equal(inputs == MASK, targets != IGNORED)
-        assert torch.equal(torch.where(targets != IGNORED, targets, inputs), ids)
+        assert torch.equal(torch.where(targets != IGNORED, targets, inputs), ids) and not (targets == SEPARATOR).any()
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -116,6 +116,11 @@ def test_no_number_of_layers_fits_every_model():
     with pytest.raises(ValueError, match="threes"):
         as_long(replace(BASE, n_layers=2))
     assert as_long(BASE).n_layers == 14
+
+
+def test_a_text_ends_where_no_more_positions_were_learned():
+    model = DecoderOnly(replace(SMALL, positions="learned", max_length=16)).eval()
+    assert continued(model, torch.tensor([[START, 7]]), 40, lambda logits: torch.full((len(logits),), 9)).shape == (1, 16)
 
 
 @settings(deadline=None, max_examples=60)

@@ -215,6 +215,7 @@ def test_sources_are_mixed_by_weight(tmp_path, mixture):
 
 @pytest.mark.parametrize("old, new, said", [
     ("weight = 2", "weight = 0", "train news: weight = 0: give a number above 0"),
+    ("weight = 2", "weight = 1e9", "at most 1000"),
     ("weight = 2", 'weight = "2"', "train news: weight = 2: give"),
     ("weight = 2", "wieght = 2", "train news: wieght is not known: give files, holdout, weight"),
     ("holdout = 5", "holdout = -1", "train talk: holdout = -1"),
@@ -225,6 +226,7 @@ def test_sources_are_mixed_by_weight(tmp_path, mixture):
     ('files = ["dev.en", "dev.de"]', "files = 3", "dev dev: give files"),
     ('files = ["dev.en", "dev.de"]', 'files = ["dev.en", "nowhere.de"]', "nowhere.de does not exist"),
     ('files = ["dev.en", "dev.de"]', 'files = ["texts/talk.tsv"]', "talk.tsv is given twice"),
+    ('lines = "first.indices"', 'lines = "~nobody/some.indices"', "some.indices does not exist"),
     ('lines = "first.indices"', 'lines = "none.indices"', "none.indices does not exist"),
     ("[dev]", "[dev", "not TOML"),
 ])
@@ -519,6 +521,9 @@ def test_wmt14_from_a_folder(tmp_path):
     assert list(corpus.pairs("train")) == [("europe", "Europa"), *PAIRS]  # and newstest2012, but nothing later
     assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == ["newstest2014_full", "newstest2014_filtered_2737"]
     assert list(corpus.pairs("newstest2014_filtered_2737")) == [PAIRS[2], PAIRS[3], PAIRS[6]]
+    put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n2\n")
+    with pytest.raises(InputError, match="of other files or options"):
+        wmt14(tmp_path / "out", "de", folder)
     french = wmt14(tmp_path / "out-fr", "fr", folder)
     assert list(french.pairs("train")) == PAIRS and french.tests == ["newstest2014_full"]
     put_pairs(folder, "train", [("train", "Zug")])

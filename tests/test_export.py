@@ -230,6 +230,14 @@ def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
     assert not (tmp_path / "pieces").exists()
 
 
+def test_transformers_reads_white_space_as_we_do(tmp_path):
+    from transformers import PreTrainedTokenizerFast
+    translator = Translator(with_every_bias(SMALL), WordPieceVocabulary.learn([e.src for e in EXAMPLES], 120))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(export_hugging_face(translator, tmp_path / "out"))
+    for line in ("  The  cow", "The\tcow\u00a0sleeps. ", "The \u2581cow", "The cow\u3000sleeps."):
+        assert tokenizer(line).input_ids == translator.encode([line])[0]
+
+
 # --- Hugging Face ----------------------------------------------------------------------------------------------------------------------
 
 def with_every_bias(config, seed=1):

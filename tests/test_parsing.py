@@ -113,6 +113,8 @@ def test_genia_is_split_in_blocks(tmp_path, treebanks):
     for split, words in wanted.items():
         assert sources(alone, split) == words
         assert sources(both, "test_genia" if split == "test" else split) == ([] if split == "test" else sources(craft, split)) + words
+    beside = tree_corpus(tmp_path / "beside", "craft", treebanks)  # GENIA's file and others lie in that folder too
+    assert all(sources(beside, split) == sources(craft, split) for split in craft.splits)
     assert sources(both, "test") == sources(craft, "test") and len(gold_trees(both, "test_genia")) == 100
 
 
@@ -295,6 +297,19 @@ def test_whatever_a_constrained_search_chooses_is_a_tree(constraint, random, gre
 
 
 @by_kind
+@pytest.mark.parametrize("most", [18, 20, 24])
+def test_a_tree_ends_within_the_positions_that_were_learned(constraint, most):
+    "However many brackets a model would like, a tree over five words ends within `most` symbols."
+    narrow, ids = type(constraint)(Pieces(), extra=100, most=most), []
+    state = narrow.start(SOURCES[2:])
+    while END not in ids:
+        some = narrow.allowed(state)[0, 0].nonzero()[:, 0].tolist()
+        ids.append(next((i for i in some if i in (4, 6)), some[-1]))
+        state = narrow.advance(state, torch.tensor([[0]]), torch.tensor([[ids[-1]]]))
+    assert len(ids) <= most
+
+
+@by_kind
 def test_a_state_follows_its_hypothesis(constraint):
     "Reordered within beams and with sentences taken out, a state is that of the symbols since the start."
     random, state = __import__("random").Random(0), constraint.start(SOURCES)
@@ -377,6 +392,7 @@ def test_a_tree_for_every_sentence(made):
         assert not parse.mended
     free = parser.parse_words(sentences, beam_size=3, constrained=False)
     assert any(parse.mended for parse in free) and [parse.tree.words for parse in free] == sentences
+    assert parser.parse_words([["(", "x", ")"]], beam_size=3)[0].tree.words == ["-LRB-", "x", "-RRB-"]
     first, found, last = parser.parse_words([[], sentences[0], []], beam_size=3)
     assert first is last is None and found.tree == parses[0].tree
 

@@ -23,12 +23,14 @@ from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.decoding import beam_search, plain_beam_search
 from annotated_transformer.fast import target_hidden
+from annotated_transformer.commands.train import configured, peak_rate
 from annotated_transformer.files import InputError, read_json, write_json
 from annotated_transformer.model import END, PAD, START, TransformerConfig
 from annotated_transformer.optimizer import OPTIMIZERS
 from annotated_transformer.treebanks import gold_trees, prepare_trees, tree_corpus
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
+from annotated_transformer.rivals.base import OWN as OWN_TRAINING
 from annotated_transformer.runs import Run
 from annotated_transformer.presets import TrainingConfig
 from annotated_transformer.translation import ensemble, load
@@ -287,6 +289,15 @@ def test_code_that_fails_is_told_with_its_line(tmp_path, data, capsys):
     assert not (tmp_path / "new").exists()
 
 
+def test_an_error_elsewhere_is_told_with_the_codes_line(tmp_path):
+    (tmp_path / "wrong.py").write_text("import json\n\n\njson.loads('[1,')\n")  # JSONDecodeError has a lineno of its own
+    with pytest.raises(InputError, match="wrong.py, line 4: JSONDecodeError"):
+        architectures.run_code(tmp_path / "wrong.py")
+    (tmp_path / "wrong.py").write_text("import torch\n\ndef f(:\n")
+    with pytest.raises(InputError, match="wrong.py, line 3: SyntaxError"):
+        architectures.run_code(tmp_path / "wrong.py")
+
+
 def test_code_that_is_named_from_its_folder_is_told_with_its_line(tmp_path, monkeypatch):
     (tmp_path / "wrong.py").write_text("import torch\n\ntorch.nothing_of_the_sort\n")
     monkeypatch.chdir(tmp_path)
@@ -389,6 +400,13 @@ def test_the_training_of_their_own_papers(data, tmp_path):
     assert (config["optimizer"], config["clip_norm"], config["label_smoothing"]) == ("nesterov", 0.1, 0.0)
 
 
+@pytest.mark.parametrize("changes", [{}, {"d_model": 64}, {"warmup_steps": 50}, {"d_model": 64, "warmup_steps": 50}], ids=str)
+def test_the_peak_is_their_papers_at_any_width_and_warm_up(changes):
+    for kind, own in OWN_TRAINING.items():
+        assert peak_rate(*configured(f"{kind}-own", changes)) == pytest.approx(own["peak"])
+    assert configured("recurrent-own", changes | {"rate": 0.3})[1].rate == 0.3
+
+
 def test_different_kinds_write_together(trained, data):
     runs = [trained(kind) for kind in ("transformer", "recurrent", "convolutional", "bytenet")]
     together, lines = ensemble([load(run) for run in runs]), ["the cow sees the old dog", "a bird sings"]
@@ -421,6 +439,20 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(whole.weights().values(), killed.weights().values(), strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
     assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1
+
+
+def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys):
+    command = [str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples", "2"]
+    fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"), fine_tuning.Tuning(steps=1, sentences=2, samples=2))
+    with Run.open(tmp_path / "run").lock(), pytest.raises(SystemExit) as end:
+        fine_tuning.main(command)
+    assert end.value.code == 2 and capsys.readouterr().err.strip().count("\n") == 0
+
+
+def test_a_rate_beyond_all_measure_is_told(trained, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "9", "--sentences", "2", "--samples", "2", "--rate", "1e38"])
+    assert end.value.code == 2 and "--rate" in capsys.readouterr().err
 
 
 def test_tuning_with_other_settings_is_refused(trained, tmp_path, capsys):

@@ -87,8 +87,10 @@ def configured(preset: str | tuple[Any, TrainingConfig], changes: dict) -> tuple
     model, training = preset_named(preset) if isinstance(preset, str) else preset
     check_options(model, changes)
     mine = {name: value for name, value in changes.items() if name in asdict(model)}
-    return (replace(model, **mine),
-            replace(training, **{name: value for name, value in changes.items() if name not in mine}))
+    changed = replace(training, **{name: value for name, value in changes.items() if name not in mine})
+    if str(preset).endswith("-own") and "rate" not in changes:  # the peak is its paper's at any width and warm-up
+        changed = replace(changed, rate=peak_rate(model, training) / peak_rate(replace(model, **mine), replace(changed, rate=1)))
+    return replace(model, **mine), changed
 
 # %% ../../nbs/361_train.ipynb #21db3c75
 def peak_rate(model: Any, training: TrainingConfig) -> float:
@@ -112,9 +114,10 @@ def differences(run: Run, preset: str | None, changes: dict) -> list[str]:
     asked, own = {}, run.model_config()
     check_options(own, changes)
     if preset is not None:
-        model, training = preset_named(preset)
-        if kind_of(model) != kind_of(own):
-            return [f"--config {preset}, a {kind_of(model)} model (it has a {kind_of(own)} model)"]
+        kind = kind_of(preset_named(preset)[0])
+        if kind != kind_of(own):
+            return [f"--config {preset}, a {kind} model (it has a {kind_of(own)} model)"]
+        model, training = configured(preset, changes)
         asked = {name: value for name, value in (asdict(model) | asdict(training)).items()
                  if name not in ("vocab_size", "src_vocab_size", "precision")}
     has = asdict(own) | asdict(training_config(run))

@@ -151,7 +151,7 @@ def page_of(text: str, translator: Translator, cutting: dict[str, str]) -> str:
     names = [*([SOURCE_NAME] if vocabulary.separate else []), NAME]
     lines = [f"{name} = {library}.{call.format(name + vocabulary.suffix)}" for name in names]
     reading = "\n".join([f"import {library}", "", *lines, cutting[vocabulary.suffix].format(source=names[0])])
-    return text.format(run=run.folder.name if run else "a model", library=library, cutting=reading)
+    return text.format(run=run.folder.resolve().name if run else "a model", library=library, cutting=reading)
 
 
 CUTTING = {

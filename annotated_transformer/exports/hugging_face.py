@@ -139,13 +139,15 @@ def write_byte_pairs(folder: Path, vocabulary: Vocabulary, settings: dict[str, A
 # %% ../../nbs/332_export_hugging_face.ipynb #5c0f4e4c
 def write_word_pieces(folder: Path, vocabulary: Vocabulary, settings: dict[str, Any]) -> None:
     "The files of a tokenizer for the library `tokenizers`."
-    from tokenizers import Regex, Tokenizer, decoders, processors
+    from tokenizers import Regex, Tokenizer, decoders, normalizers, processors
 
     if vocabulary.separate:
         raise InputError(
             "two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run with --to "
             "ctranslate2 or onnx")
     tokenizer = Tokenizer.from_str(vocabulary.content.decode("utf-8"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Replace(Regex(r"[\s\u2581]+"), " "), normalizers.Strip()])  # as `spaced` does
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"$A {SPECIALS[END]}", special_tokens=[(SPECIALS[END], END)])
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^##"), ""), decoders.Metaspace()])

@@ -7,6 +7,7 @@ __all__ = ['CUTTING', 'PAGE', 'Encoder', 'Decoder', 'quiet', 'write_graphs', 'ex
 
 # %% ../../nbs/333_export_onnx.ipynb #7639d37f
 import contextlib
+import copy
 import logging
 import warnings
 from importlib.resources import files
@@ -66,7 +67,7 @@ def quiet():
 def write_graphs(model: Transformer, folder: Path) -> None:
     "Write `encoder.onnx` and `decoder.onnx` to `folder`."
     src, tgt = torch.tensor([[4, 5, 6, END], [4, 5, END, PAD]]), torch.tensor([[START, 4, 5], [START, 4, 6]])
-    read, written, model = {0: "batch", 1: "source"}, {0: "batch", 1: "target"}, model.cpu()
+    read, written, model = {0: "batch", 1: "source"}, {0: "batch", 1: "target"}, copy.deepcopy(model).cpu()
     options = {"dynamo": True, "external_data": False, "verbose": False}
     with quiet(), torch.no_grad():
         memory = model.encode(src)[0]

@@ -32,7 +32,7 @@ from ..model import END, START
 from ..optimizer import OPTIMIZERS, clip, set_rate
 from ..options import run_program, say
 from ..processes import progress_bar, stop_signals, training_device
-from ..records import write_record
+from ..records import check_place, write_record
 from .mixture_of_experts import SparseLayer
 from ..runs import Run
 from ..training import open_data
@@ -63,11 +63,13 @@ def expected_reward_loss(
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #8f931abf
 def draw(model: nn.Module, src: Int[Tensor, "sentence src"], n: int, extra: int, seed: int) -> list[list[int]]:
     "Draw `n` translations of each source, grouped by source, with the end symbol if they reached it."
-    rows = src.repeat_interleave(n, 0)
-    return [
-        h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids))
-        for h in sample(model, rows, extra, seed=seed)
-    ]
+    try:
+        found = sample(model, src.repeat_interleave(n, 0), extra, seed=seed)
+    except RuntimeError as error:
+        if "probability tensor" not in str(error):
+            raise
+        raise InputError("the model's probabilities are no numbers any more: tune a new run at a lower --rate") from None
+    return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in found]
 
 
 def log_probabilities(
@@ -183,23 +185,25 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     tuning = Tuning(**{k: v for k, v in run.config["tuning"].items() if k != "after"})
     data = data or run.config["data"]["folder"]
     corpus, _ = open_data(run, data)
-    model, optimizer, done, before = where_it_stands(run)
-    run.continue_from(done)
-    begun = time.monotonic()
-    with stop_signals() as signals, progress_bar(tuning.steps, done) as bar:
-        for step in range(done + 1, tuning.steps + 1):
-            reward, seconds = tune_on(corpus, model, optimizer, tuning, step), before + time.monotonic() - begun
-            line = {"step": step, "seconds": round(seconds, 2), "reward": reward}
-            run.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
-            stop = bool(signals) or seconds - before > 60 * (math.inf if minutes is None else minutes)
-            if stop or step % tuning.save_every == 0 or step == tuning.steps:
-                state = {"optimizer": optimizer.state_dict(), "seconds": seconds}
-                run.save_checkpoint(step, model, state, keep=1)
-            bar.update()
-            if stop and step < tuning.steps:
-                return False
-    finish_tuning(run, tuning, data)
-    return True
+    with run.lock():
+        model, optimizer, done, before = where_it_stands(run)
+        run.continue_from(done)
+        begun = time.monotonic()
+        with stop_signals() as signals, progress_bar(tuning.steps, done) as bar:
+            for step in range(done + 1, tuning.steps + 1):
+                reward = tune_on(corpus, model, optimizer, tuning, step)
+                seconds = before + time.monotonic() - begun
+                line = {"step": step, "seconds": round(seconds, 2), "reward": reward}
+                run.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
+                stop = bool(signals) or seconds - before > 60 * (math.inf if minutes is None else minutes)
+                if stop or step % tuning.save_every == 0 or step == tuning.steps:
+                    state = {"optimizer": optimizer.state_dict(), "seconds": seconds}
+                    run.save_checkpoint(step, model, state, keep=1)
+                bar.update()
+                if stop and step < tuning.steps:
+                    return False
+        finish_tuning(run, tuning, data)
+        return True
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #ca789f0e
 def tune_on(
@@ -269,6 +273,8 @@ def main(argv: list[str] | None = None) -> None:
             record: also write the result record to this file at the end
         """
         check_tuning(tuning := Tuning(**changes), minutes)
+        if record is not None:
+            check_place(record)
         tuned = begin_tuning(folder, run, tuning)
         if tune(tuned, data, minutes):
             if record is not None:
