@@ -91,7 +91,7 @@ def initialise(model: nn.Module, n_layers: int) -> None:
 
 # %% ../nbs/140_model.ipynb #5b9dc7b6
 def check_config(c: TransformerConfig) -> None:
-    "A `ValueError` names the field where a size is below 1, a rate is none, or the kind of positions is unknown."
+    "A `ValueError` names the field where a size is below 1, a rate is not from 0 to below 1, or the kind of positions is unknown."
     for name in ("vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_length", "n_p"):
         if getattr(c, name) < 1:
             raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more")

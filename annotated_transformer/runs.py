@@ -235,14 +235,19 @@ class Run(Journal, Store):
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder}: exists already: name another folder for the run, or remove this one")
-        folder.mkdir(parents=True, exist_ok=True)
-        vocabulary.save(folder)
-        if weights:
-            with writing(folder / "initial.safetensors") as file:
-                file.write(save(weights))
         config = {"kind": kind_of(model), "model": asdict(model), "training": training, "data": data}
         run = cls(folder, config | more | origin())
-        write_json(folder / "config.json", run.config)  # last: a folder that has it is a run
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            vocabulary.save(folder)
+            if weights:
+                with writing(folder / "initial.safetensors") as file:
+                    file.write(save(weights))
+            write_json(folder / "config.json", run.config)  # last: a folder that has it is a run
+        except BaseException:  # a full disk, Ctrl-C
+            for path in folder.iterdir():
+                path.unlink()
+            raise
         return run
 
     @classmethod

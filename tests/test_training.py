@@ -19,7 +19,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from annotated_transformer import training
+from annotated_transformer import runs, training
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.fast import fast
@@ -331,6 +331,18 @@ def test_a_full_disk(data, tmp_path, monkeypatch):
         train(run)
     assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.load_checkpoint(4)
     assert train(run) and run.checkpoints()[-1][0] == 12
+
+
+def test_a_disk_that_is_full_at_once(data, tmp_path, monkeypatch):
+    "Nothing half-made stays, and with room again the same folder will do."
+    def full(path, content):
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(runs, "write_json", full)
+        start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    assert not list((tmp_path / "run").iterdir())
+    assert Run.open(start_run(tmp_path / "run", data, SHAPE, TRAINING).folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
