@@ -67,6 +67,8 @@ class View(NamedTuple):
     title: str
     special: list[int]
     "keys that are not words: the start or the end symbol"
+    crosses: bool = False
+    "whether queries and keys are of two texts"
 
 
 def labels(symbols: Sequence[str], words: list[list[int]], joined: bool) -> list[str]:
@@ -94,7 +96,7 @@ def views(translator: Translator, src: str, tgt: str | None, stack: str, joined:
     note = ", pieces joined" if joined and max(map(len, of_keys + of_queries)) > 1 else ""
     special = [i for i, key in enumerate(keys) if key in SPECIALS.values()]
     return [View(queries, keys, join(w, of_queries, of_keys) if joined else w,
-                 f"{stack}, layer {i + 1} of {len(weights)}{note}", special)
+                 f"{stack}, layer {i + 1} of {len(weights)}{note}", special, stack == "cross")
             for i, w in enumerate(weights)]
 
 # %% ../nbs/600_attention_figures.ipynb #37c8a0e2
@@ -359,8 +361,8 @@ def sharpest_heads(view: View, query: int, n: int = 2) -> list[int]:
     """The `n` heads that look most sharply from `query` at another word, sharpest first. Special symbols do
     not count.
     """
-    others = view.weights[:, query].copy()
-    others[:, [k for k in (*view.special, query) if k < others.shape[1]]] = 0
+    others, own = view.weights[:, query].copy(), [] if view.crosses else [query]
+    others[:, [k for k in (*view.special, *own) if k < others.shape[1]]] = 0
     return np.argsort(-others.max(-1), kind="stable")[:n].tolist()
 
 

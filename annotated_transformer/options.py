@@ -63,7 +63,7 @@ def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] =
             continue
         if name in but:
             continue
-        if default not in (parameter.empty, None, (), False, ""):
+        if default is not False and default not in (parameter.empty, None, (), ""):
             help += f" ({word}: {' '.join(map(str, default)) if isinstance(default, tuple) else default})"
         if parameter.kind is parameter.VAR_POSITIONAL:
             add_argument(parser, name, tuple[kind, ...], help, "optional")

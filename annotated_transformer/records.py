@@ -213,11 +213,13 @@ def write_record(path: str | Path, record: dict) -> None:
     write_json(path, sealed(record))
 
 # %% ../nbs/960_records.ipynb #6f0a7e22
-def check_place(path: Path) -> None:
-    "Raises InputError, before long work, where `write_record` could not write."
+def check_place(path: Path, option: str = "--record") -> None:
+    "Raises InputError, naming the option, before long work, where `write_record` could not write."
+    if path.is_dir():
+        raise InputError(f"{option} {path}: a folder: name a file, such as {path / 'mine.json'}")
     folder = next(above for above in path.resolve().parents if above.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise InputError(f"--record {path}: nothing can be written there: name another file")
+        raise InputError(f"{option} {path}: nothing can be written there: name another place")
     if path.exists():
         read_record(path)
 

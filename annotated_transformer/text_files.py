@@ -123,10 +123,11 @@ def check_paths(files: dict[str, list]):
     for split, paths in files.items():
         if not paths:
             raise InputError(f"{split}: no file was given: give two aligned files, or one that is tab-separated")
-        loose = [path for path in paths if not is_table(path)]
-        if len(paths) > 1 and len(loose) % 2:
-            raise InputError(f"{split}: {loose[-1]} has no partner: files come in twos, source then target, "
-                             "or tab-separated and named .tsv")
+        coming = iter(paths if len(paths) > 1 else [])
+        for path in coming:
+            if not is_table(path) and is_table(next(coming, ".tsv")):
+                raise InputError(f"{split}: {path} has no partner: files come in twos, source then target, "
+                                 "or tab-separated and named .tsv")
         for path in map(check_file, paths):
             if (other := seen.get(path.resolve())) is not None:
                 raise InputError(f"{path} is given twice ({other}, {split}): "

@@ -161,6 +161,13 @@ def test_the_sharpest_heads_pass_over_the_word_itself_and_the_end(t):
         assert sharpest_heads(drawn, query, 4) == sorted(best, key=lambda h: -best[h])
 
 
+def test_in_the_cross_stack_no_source_word_is_the_query_itself(t):
+    drawn = view(t, SENTENCE, stack="cross", layer=-1)
+    for query in range(len(drawn.queries)):
+        best = {h: max(w for k, w in enumerate(drawn.weights[h, query]) if drawn.keys[k] != "</s>") for h in range(4)}
+        assert sharpest_heads(drawn, query, 4) == sorted(best, key=lambda h: -best[h])
+
+
 def strength(rows: list[dict], keys: list[str], full: dict[int, float]) -> dict[tuple, float]:
     "By hand: a weight as a part of its head's full one; on the end symbol a fifth of that."
     return {(r["h"], r["q"], r["k"]): min(1, r["w"] / max(full[r["h"]], FULL)) * (FAINT if keys[r["k"]] == "</s>" else 1) for r in rows}

@@ -10,9 +10,11 @@ import torch
 
 from annotated_transformer import cli
 from annotated_transformer.experiments import attention_heads as heads
+from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences,
                                                                join, link_sums, measure_heads, phrases, position_sums, sentence_sums,
                                                                shuffled_links, split_words, summarise, text_sentences, word_weights)
+from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.files import InputError
 from annotated_transformer.grammar import parse, realise
 from annotated_transformer.model import END
@@ -323,6 +325,23 @@ def test_what_goes_wrong_is_one_line(arguments, named, tmp_path, capsys):
         heads.main([*arguments, "--out", str(tmp_path / "out")])
     said = capsys.readouterr().err
     assert ended.value.code == 2 and named in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("run, out, named", [("grammar-trees", "out", "grammar-trees: the hand-aligned pairs"), ("grammar", "file/out", "--out")])
+def test_what_cannot_be_aligned_or_kept_is_told_before_the_work(run, out, named, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        word_alignment.main([run, "--out", str(tmp_path / out)])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and named in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_each_side_is_cut_with_its_own_vocabulary():
+    source, target = (BytePairVocabulary.learn([text] * 5, size) for text, size in (("the cow sleeps", 24), ("die kuh schlaeft", 25)))
+    both = BytePairVocabulary(target.content, source)
+    (pair,) = text_sentences(both, [("the cow sleeps", "die kuh schlaeft")])
+    assert pair.src.ids == [*source.encode("the cow sleeps"), END] and pair.tgt.ids == [*target.encode("die kuh schlaeft"), END]
+    assert pair.src == word_alignment.to_sentences(both, [AlignedPair(["the", "cow", "sleeps"], ["die", "kuh", "schlaeft"], set(), set())])[0].src
 
 
 def test_a_vocabulary_that_cannot_write_the_grammar_is_told():

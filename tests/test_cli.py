@@ -132,6 +132,7 @@ def test_evaluate_keeps_the_scores_of_files_by_their_names(made, copy, text, tmp
     assert json.loads((copy / "record.json").read_text())["metrics"] == kept["metrics"]
     same = [write(tmp_path / f"dev.{side}", ["A set of another name."]) for side in ("en", "de")]
     fails(["evaluate", copy, "--src", same[0], "--ref", same[1], "--record", tmp_path / "no.json"], capsys, "no.json")
+    fails(["evaluate", copy, "--record", tmp_path], capsys, "--record", "a folder")
     assert not (tmp_path / "no.json").exists()
 
 

@@ -256,6 +256,7 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
     "same file by another name": (lambda d, a, b: dict(train=[a, d / "." / ".." / d.name / "good.en"]), r"is given twice"),
     "train is test": (lambda d, a, b: dict(train=[a, b], test=[a, b]), r"good\.en is given twice \(train, test\)"),
     "no partner": (lambda d, a, b: dict(train=[a, b, put(d / "x.en", "x")]), r"x\.en has no partner"),
+    "a table between two halves": (lambda d, a, b: dict(train=[a, put(d / "x.tsv", "a\tb\n"), b]), r"good\.en has no partner"),
     "no file": (lambda d, a, b: dict(train=[]), r"train: no file was given"),
     "no tab": (lambda d, a, b: dict(train=[put(d / "x.tsv", "a\tb\nc d\n")]), r"x\.tsv, line 2: no tab"),
     "one aligned file": (lambda d, a, b: dict(train=[a]), r"good\.en, line 1: no tab: .*or two aligned files"),

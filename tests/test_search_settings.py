@@ -67,6 +67,15 @@ def test_what_is_measured_is_not_measured_again(run, tmp_path, monkeypatch):
     assert measure_settings(run.folder, tmp_path / "again")["metrics"] == whole["metrics"] and len(counted) == len(whole["metrics"]["points"]) - 2 + 1  # the first, to compare with
 
 
+def test_a_record_of_other_sentences_stays(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1,), "beam_size": (1,), "alpha": (0.6,)})
+    measure_settings(run.folder, tmp_path)
+    before = (tmp_path / "settings_run.json").read_bytes()
+    with pytest.raises(InputError, match="settings_run.json: of other weights or sentences"):
+        measure_settings(run.folder, tmp_path, sentences=5)
+    assert (tmp_path / "settings_run.json").read_bytes() == before
+
+
 def test_sentences_are_spread_over_the_set(run):
     src, references = development_set(run, None, 5)
     every = list(Corpus.open(run.config["data"]["folder"]).pairs("dev"))

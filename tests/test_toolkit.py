@@ -165,7 +165,9 @@ def test_the_average_command(data, finished, tmp_path, capsys):
     record = run.record()
     assert record["metrics"]["perplexity/dev"] == pytest.approx(measure(model, map(dev.batch, dev.order(300))).perplexity)
     assert record["metrics"]["averaged_checkpoints"] == 2 and record["weights"] == run.provenance()["weights"]
+    run.write_record(record | {"hardware": "another machine", "tuning": {"steps": 3}})
     said(capsys, "average", folder, "--best")
+    assert (run.record()["hardware"], run.record()["tuning"]) == ("another machine", {"steps": 3})
     best = best_step(run.metrics())
     assert same_weights(run.weights(), load_weights(folder / "checkpoints" / f"step_{best}" / "model.safetensors"))
     before = run.record()

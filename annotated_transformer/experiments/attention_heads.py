@@ -24,13 +24,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from ..architectures import kind_of
 from ..attention import recording
 from ..batching import batch_indices, pad
 from ..corpora import Corpus
 from ..files import InputError, file_digest
 from ..grammar import Example, examples, n_words
 from ..model import END, START, Transformer
-from ..records import make_record, run_program, write_record
+from ..records import check_place, make_record, run_program, write_record
 from ..translation import Translator, load
 from ..vocabulary import WORD_START, Vocabulary, spaced
 
@@ -128,7 +129,7 @@ def grammar_sentences(vocabulary: Vocabulary, n: int, seed: int = 7) -> list[Sen
     """
     found = []
     for example in islice((e for e in examples(seed) if 4 <= n_words(e) <= 20), 2 * n):
-        src, tgt = split_words(vocabulary, example.src), split_words(vocabulary, example.tgt)
+        src, tgt = split_words(vocabulary.source, example.src), split_words(vocabulary, example.tgt)
         if (src.words, tgt.words) == (list(example.src_tokens), list(example.tgt_tokens)):
             found.append(Sentence(src, tgt, gold(example)))
         if len(found) == n:
@@ -139,7 +140,7 @@ def grammar_sentences(vocabulary: Vocabulary, n: int, seed: int = 7) -> list[Sen
 
 def text_sentences(vocabulary: Vocabulary, pairs: Iterable[tuple[str, str]]) -> list[Sentence]:
     "Pairs of real text; those with an empty side are left out."
-    split = ((split_words(vocabulary, src), split_words(vocabulary, tgt)) for src, tgt in pairs)
+    split = ((split_words(vocabulary.source, src), split_words(vocabulary, tgt)) for src, tgt in pairs)
     return [Sentence(src, tgt, {}) for src, tgt in split if src.words and tgt.words]
 
 # %% ../../nbs/610_attention_heads.ipynb #8bd8a6b2
@@ -393,6 +394,8 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     if sentences < 20:
         raise InputError(f"--sentences {sentences}: give 20 or more, half of them choose the heads")
     translator, began = load(run), time.perf_counter()
+    if not isinstance(translator.model, Transformer):
+        raise InputError(f"{run}: a {kind_of(translator.model.config)} model: only a Transformer has these heads")
     trained_on = translator.run.config["data"]
     sets, facts = {}, {"run": trained_on["name"], "vocabulary": trained_on["vocabulary"], "sets": {}}
     if (trained_on["src"], trained_on["tgt"]) == ("en", "de"):
@@ -406,7 +409,7 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     found = {name: summarise(measure_heads(translator, pairs, seed, progress=True), seed=seed)
              for name, pairs in sets.items()}
     metrics = {"sentences": {name: len(pairs) for name, pairs in sets.items()}, "sets": found}
-    return make_record(f"heads_{trained_on['name']}", "heads", data=facts,
+    return make_record(f"heads_{translator.run.folder.resolve().name}", "heads", data=facts,
                        config=translator.run.config["model"], seed=seed,
                        seconds=time.perf_counter() - began, metrics=metrics,
                        weights=translator.run.provenance()["weights"])
@@ -432,7 +435,7 @@ def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.attention_heads`."
     def heads(run: str, /, *, out: Path = Path("nbs/results"), data: Path | None = None, split: str = "dev",
               sentences: int = 500, seed: int = 0) -> None:
-        """Measure what each attention head of a trained run does, and write the record heads_NAME.json.
+        """Measure what each attention head of a trained run does, and write the record heads_RUN.json.
 
         Args:
             run: a run directory, or the name of weights that ship
@@ -442,6 +445,7 @@ def main(argv: list[str] | None = None) -> None:
             sentences: how many pairs of each text
             seed: for the untrained model and for all random draws
         """
+        check_place(out / f"heads_{load(run).run.folder.resolve().name}.json", "--out")
         record = measure_run(run, data, split, sentences, seed)
         write_record(out / f"{record['name']}.json", record)
         for name, summary in record["metrics"]["sets"].items():

@@ -83,7 +83,7 @@ def joined(pairs: Sequence[tuple[str, str]], count: int) -> list[tuple[str, str]
 def nats_by_position(translator: Translator, pairs: Sequence[tuple[str, str]]) -> tuple[np.ndarray, np.ndarray]:
     "For each target position, the sum of -log p over the references' symbols, and their number."
     src, tgt = zip(*pairs)
-    longest = max(map(len, translator.encode(tgt)))
+    longest = max(map(len, translator.encode(tgt, "tgt")))
     nats, tokens = torch.zeros(longest, dtype=torch.float64), torch.zeros(longest, dtype=torch.int64)
     for _, loss, _, symbols in reference_losses(translator, src, tgt):
         nats[: loss.size(1)] += loss.sum(0)
@@ -101,9 +101,9 @@ def measure_positions(job: Job, width: int = 10) -> None:
         translator = load(replace(job, row=row).run)
         limit, most = translator.run.config["data"]["longest"]["tgt"], translator.model.config.max_length
         count = math.ceil(2 * limit * len(pairs) / sum(len(ids)
-                                                       for ids in translator.encode([tgt for _, tgt in pairs])))
+                                                       for ids in translator.encode([tgt for _, tgt in pairs], "tgt")))
         long = [pair for pair in joined(pairs, min(count, len(pairs)))
-                if max(map(len, translator.encode(pair))) <= most]
+                if max(len(translator.encode([line], side)[0]) for line, side in zip(pair, ("src", "tgt"))) <= most]
         nats, tokens = nats_by_position(translator, long)
         for name, part in (("within", slice(limit)), ("beyond", slice(limit, None))):
             metrics[f"perplexity_{name}/{kind}"] = perplexity(nats[part], tokens[part])

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..checkpoints import load_weights
 from ..corpora import Corpus
 from ..files import InputError, read_json
-from ..records import ended, is_older, make_record, this_process, write_record
+from ..records import check_place, ended, is_older, make_record, read_record, this_process, write_record
 from ..options import run_program
 from ..runs import Run, average
 from ..scores import bleu, paired
@@ -99,11 +99,14 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
 
 # %% ../../nbs/530_search_settings.ipynb #2624de89
 def begun_record(path: Path, run: Run, sentences: int) -> dict:
-    "The record at `path`, if it is about the same run and the same number of sentences; else a new one."
+    "The record at `path`, or a new one. Raises InputError for one of other weights or sentences."
     of = {"weights": run.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
-    record = read_json(path) if path.exists() else {}
-    if record.get("config") == of and record.get("data") == run.config["data"] and not is_older(record):
+    check_place(path, "--out")
+    if path.exists():
+        record = read_record(path)
+        if is_older(record) or (record["config"], record["data"]) != (of, run.config["data"]):
+            raise InputError(f"{path}: of other weights or sentences: give another --out, or remove it")
         return record
     return make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0,
                        metrics={"points": []})

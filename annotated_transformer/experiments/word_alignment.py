@@ -20,7 +20,7 @@ from .attention_heads import Sentence, split_words, untrained, word_weights
 from ..files import InputError
 from ..model import Transformer
 from ..options import run_program
-from ..records import make_record, write_record
+from ..records import check_place, make_record, write_record
 from ..translation import load
 from ..vocabulary import Vocabulary
 
@@ -71,7 +71,7 @@ def diagonal(pair: AlignedPair) -> set[tuple[int, int]]:
 # %% ../../nbs/620_word_alignment.ipynb #29d2b09f
 def to_sentences(vocabulary: Vocabulary, pairs: list[AlignedPair]) -> list[Sentence]:
     "The pairs as a model reads them. Raises InputError if the vocabulary cannot write their words."
-    found = [Sentence(split_words(vocabulary, " ".join(p.english)), split_words(vocabulary, " ".join(p.german)),
+    found = [Sentence(split_words(vocabulary.source, " ".join(p.english)), split_words(vocabulary, " ".join(p.german)),
                       {}) for p in pairs]
     if any((s.src.words, s.tgt.words) != (p.english, p.german) for s, p in zip(found, pairs)):
         raise InputError("the run's vocabulary cannot write the hand-aligned pairs: give a run from English to "
@@ -103,7 +103,7 @@ def judged(sums: Float[np.ndarray, "sentence layer head sum"]) -> tuple[float, l
 # %% ../../nbs/620_word_alignment.ipynb #10e43c00
 def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> None:
     """Measure how well the cross-attention of a run from English to German aligns words, and write the record
-    alignment_NAME.json.
+    alignment_RUN.json.
 
     Examples:
       python -m annotated_transformer.experiments.word_alignment ende
@@ -114,16 +114,19 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
         seed: for the untrained model that it is compared with
     """
     begun, translator, pairs = time.monotonic(), load(run), aligned_pairs()
+    data, name = translator.run.config["data"], f"alignment_{translator.run.folder.resolve().name}"
+    if not isinstance(translator.model, Transformer) or (data["src"], data["tgt"]) != ("en", "de"):
+        raise InputError(f"{run}: the hand-aligned pairs are for a Transformer from English to German")
+    check_place(path := out / f"{name}.json", "--out")
     sums, fresh = (head_sums(model, translator.vocabulary, pairs)
                    for model in (translator.model, untrained(translator.model, seed)))
     value, chosen = judged(sums)
-    data = translator.run.config["data"]
     metrics = {"aer": value, "aer_untrained": judged(fresh)[0],
                "aer_by_head": np.round(error_rate(sums), 4).tolist(),
                "aer_diagonal": float(error_rate(np.array([found_and_possible(diagonal(p), p) for p in pairs]))),
                "chosen": [{"layer": layer, "head": head} for layer, head in chosen], "pairs": len(pairs)}
-    write_record(out / f"alignment_{data['name']}.json", make_record(
-        f"alignment_{data['name']}", "alignment",
+    write_record(path, make_record(
+        name, "alignment",
         data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "hand-aligned"},
         config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
         weights=translator.run.provenance()["weights"]))
