@@ -407,9 +407,8 @@ def from_files(folder, name: str, langs: tuple[str, str], files: dict[str, list]
     """
     check_languages(*langs)
     rows, held_out, subsets = rows or {}, held_out or {}, subsets or {}
-    chosen_lines = {split: [path] for split, (_, path) in subsets.items()}
-    check_paths(files | chosen_lines)
-    recipe = make_recipe(name, cleaning, files | chosen_lines, langs=list(langs), held_out=held_out, others=[*rows, *subsets],
+    check_paths(named := files | {split: [path] for split, (_, path) in subsets.items()})
+    recipe = make_recipe(name, cleaning, named, langs=list(langs), held_out=held_out, others=[*rows, *subsets],
                          drop_overlap=drop_overlap)
     if found := existing(folder, recipe, overwrite):
         return found

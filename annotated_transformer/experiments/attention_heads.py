@@ -6,7 +6,7 @@
 __all__ = ['PART', 'Link', 'Words', 'split_words', 'join', 'phrases', 'gold', 'Sentence', 'grammar_sentences', 'text_sentences',
            'word_weights', 'Sum', 'position_sums', 'shuffled_links', 'hits', 'link_sums', 'alignment_sums',
            'sentence_sums', 'Measured', 'untrained', 'measure_heads', 'sign', 'resampled', 'Found', 'find_head',
-           'find_heads', 'summarise', 'measure_run', 'text_set', 'main']
+           'find_heads', 'summarise', 'measure_run', 'transformer_of', 'text_set', 'main']
 
 # %% ../../nbs/610_attention_heads.ipynb #9c4f99c5
 import re
@@ -393,9 +393,7 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     """
     if sentences < 20:
         raise InputError(f"--sentences {sentences}: give 20 or more, half of them choose the heads")
-    translator, began = load(run), time.perf_counter()
-    if not isinstance(translator.model, Transformer):
-        raise InputError(f"{run}: a {kind_of(translator.model.config)} model: only a Transformer has these heads")
+    translator, began = transformer_of(run), time.perf_counter()
     trained_on = translator.run.config["data"]
     sets, facts = {}, {"run": trained_on["name"], "vocabulary": trained_on["vocabulary"], "sets": {}}
     if (trained_on["src"], trained_on["tgt"]) == ("en", "de"):
@@ -415,6 +413,14 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
                        weights=translator.run.provenance()["weights"])
 
 # %% ../../nbs/610_attention_heads.ipynb #9ee141cd
+def transformer_of(run: str) -> Translator:
+    "The translator of a run. Raises InputError where its model has no such heads."
+    translator = load(run)
+    if not isinstance(translator.model, Transformer):
+        raise InputError(f"{run}: a {kind_of(translator.model.config)} model: only a Transformer has these heads")
+    return translator
+
+
 def text_set(translator: Translator, corpus: Corpus, split: str, n: int,
              seed: int) -> tuple[list[Sentence], dict]:
     "`n` random pairs of a split, and facts about them. Raises InputError if the languages are not the run's."

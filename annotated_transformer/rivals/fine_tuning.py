@@ -146,8 +146,10 @@ def tuning_update(
 LEAST = {"steps": 1, "sentences": 1, "samples": 2, "alpha": 0, "extra": 0, "save_every": 1, "seed": 0}  # the others are above 0
 
 
-def check_tuning(tuning: Tuning, minutes: float | None = None) -> None:
-    "Raises InputError where a setting makes no sense."
+def check_tuning(tuning: Tuning, minutes: float | None = None, record: Path | None = None) -> None:
+    "Raises InputError where a setting makes no sense, or the record could not be written."
+    if record is not None:
+        check_place(record)
     if minutes is not None and not minutes > 0:
         raise InputError(f"--minutes {minutes}: give a number above 0")
     for name, value in asdict(tuning).items():
@@ -272,9 +274,7 @@ def main(argv: list[str] | None = None) -> None:
             minutes: stop after so many minutes
             record: also write the result record to this file at the end
         """
-        check_tuning(tuning := Tuning(**changes), minutes)
-        if record is not None:
-            check_place(record)
+        check_tuning(tuning := Tuning(**changes), minutes, record)
         tuned = begin_tuning(folder, run, tuning)
         if tune(tuned, data, minutes):
             if record is not None:
