@@ -606,7 +606,7 @@ def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(parsing_runs.Session, "minutes", minutes)
     calls = 0
     while not parsing_runs.runs(["craft_semi"], session(treebanks, tmp_path)):
-        assert "The same command goes on" in capsys.readouterr().err
+        assert "The same command resumes it" in capsys.readouterr().err
         calls += 1
         assert calls < 200
         part = tmp_path / "runs" / "craft_semi" / "parsed_seed0.part"

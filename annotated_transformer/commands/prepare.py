@@ -185,7 +185,7 @@ def prepare(
 
     Args:
         folder: the new folder that will hold all of it
-        corpus: where the text comes from; "files" are your own, named by --train, --dev, --test; the last four are treebanks
+        corpus: where the text comes from; "files" are your own, named by --train, --dev, --test; the last six are treebanks
         source: a folder that holds the corpus already; downloaded where not given (ptb and craft must be given)
         src: language of the source side (en, unless given)
         tgt: language of the target side (de, unless given)

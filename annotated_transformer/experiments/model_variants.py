@@ -149,7 +149,7 @@ def model_variants(data: Path = Path("data/multi30k"), minutes: float | None = N
     rules = read_rules("model_variants")
     place = Place({"de": data}, folder, out, math.inf if minutes is None else time.monotonic() + 60 * minutes)
     if not do_next(rules, place):
-        return say("Stopped. Go on with the same command.")
+        return say("Stopped. The same command resumes it.")
     for seed in range(len(run_names(rules)["dot-product", "de"])):
         if not (out / f"variant_positions_seed{seed}.json").exists():
             measure_positions(seed, place)

@@ -444,7 +444,7 @@ def runs(names: Sequence[str], session: Session) -> bool:
             record = (baselines(name.removeprefix("baselines_"), session) if name in BASELINES
                       else measure(name, session))
         except Stopped:
-            print(f"Stopped in {name}; to be done: {', '.join(wanted[i:])}. The same command goes on.",
+            print(f"Stopped in {name}; to be done: {', '.join(wanted[i:])}. The same command resumes it.",
                   file=sys.stderr)
             return False
         shown = {k: v for k, v in record["metrics"].items() if k.startswith(("f1", "mended", "no_parse"))}

@@ -107,7 +107,7 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
     run = Run.open(place) if (place / "config.json").exists() else start_run(
         place, corpus.folder, *shapes(len(load_vocabulary(vocabulary_of)), steps, seed))
     if not train(run, minutes=minutes):
-        return say("Stopped. The same command goes on")
+        return say("Stopped. The same command resumes it")
     metrics = run.record()["metrics"] | measure_sets(run, corpus)
     record = f"sources_{name}_seed{seed}"
     write_record(out / f"{record}.json", make_record(

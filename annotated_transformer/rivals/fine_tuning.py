@@ -283,7 +283,7 @@ def main(argv: list[str] | None = None) -> None:
                 )
             say(f"Next: annotated-transformer evaluate {folder}")
         else:
-            say("Stopped. The same command goes on.")
+            say("Stopped. The same command resumes it.")
 
     run_program(fine_tuning, "rivals.fine_tuning", argv)
 
