@@ -12,9 +12,10 @@ from annotated_transformer.experiments.rivals_measured import System, read_rules
 from annotated_transformer.experiments.verdicts import read_claims
 from annotated_transformer.files import InputError
 from annotated_transformer.grammar import examples
-from annotated_transformer.model import count_parameters
+from annotated_transformer.model import TransformerConfig, count_parameters
 from annotated_transformer.records import read_record
 from annotated_transformer.presets import PRESETS
+from annotated_transformer.training import start_run, train
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
@@ -39,32 +40,38 @@ def asked(prefix: str) -> set[str]:
     return {side[key].removeprefix("metrics.") for side in sides if side["record"].startswith(prefix) for key in ("value", "over") if key in side}
 
 
-def test_variants_of_the_model_to_the_end(data, tmp_path, monkeypatch):
-    rules = read_rules("model_variants")
-    systems = {name: s._replace(model=TINY | {k: v for k, v in s.model.items() if k == "positions"}, seeds={"de": [0]}) for name, s in rules.systems.items()}
+def test_variants_of_the_model_to_the_end(data, tmp_path, monkeypatch, capsys):
+    "The sweep's two rows are asked for; once they are there, positions are measured."
+    systems = {name: s._replace(model=TINY, seeds={"de": [0]}) for name, s in read_rules("model_variants").systems.items()}
     monkeypatch.setattr(model_variants, "read_rules", lambda name: small(name, systems))
+    places = {"folder": tmp_path / "runs", "sweep": tmp_path / "sweep", "out": tmp_path / "out"}
+    model_variants.model_variants(data, **places)
+    assert "annotated-transformer sweep base E" in capsys.readouterr().err
+    for row, kind in (("base", "sinusoidal"), ("E", "learned")):
+        run = start_run(tmp_path / "sweep" / f"row_small_{row}_seed0", data, TransformerConfig(vocab_size=300, **TINY, positions=kind), replace(PRESETS["small"][1], **FEW))
+        assert train(run)
     for _ in range(2):  # the second time there is nothing to do
-        model_variants.model_variants(data, folder=tmp_path / "runs", out=tmp_path / "out")
+        model_variants.model_variants(data, **places)
     names = sorted(path.stem for path in (tmp_path / "out").iterdir())
     assert names == sorted(f"variant_{name}_seed0" for name in (*systems, "positions"))  # one rate: no trials
     found = read_record(tmp_path / "out" / "variant_positions_seed0.json")
     assert asked("variant_positions") <= set(found["metrics"]) and len(found["metrics"]) == 6
     assert {line["positions"] for line in found["by_position"]} == set(model_variants.POSITIONS)
-    assert asked("variant_additive") | asked("variant_dot") <= set(read_record(tmp_path / "out" / "variant_additive_seed0.json")["metrics"])
+    assert asked("variant_additive") <= set(read_record(tmp_path / "out" / "variant_additive_seed0.json")["metrics"])
 
 
 def test_the_rules_of_the_variants_are_the_sweeps():
     from annotated_transformer.experiments.variations import scaled
 
     rules, (model, training) = read_rules("model_variants"), scaled("base", "small", 5000)
-    base = rules.systems["dot-product"].configuration(5000)
-    assert replace(base, pre_norm=model.pre_norm) == model and {s.name: s.seeds["de"] for s in rules.systems.values()} == dict.fromkeys(rules.systems, [0, 1, 2])
+    shapes = {name: s.configuration(5000) for name, s in rules.systems.items()}
+    assert all(vars(shape) == vars(model) for shape in shapes.values()) and {s.name: s.seeds["de"] for s in rules.systems.values()} == dict.fromkeys(rules.systems, [0, 1, 2])
     for name in ("steps", "warmup_steps", "batch_tokens", "label_smoothing"):
         assert rules.training[name] == getattr(training, name)
     peak = training.rate * (training.warmup_steps * model.d_model) ** -0.5
     assert rules.trials["peaks"] == [pytest.approx(peak, rel=0.01)]
-    sizes = {name: sum(p.numel() for p in build(s.configuration(5000)).parameters()) for name, s in rules.systems.items()}
-    assert sizes["dot-product"] == count_parameters(base) == sizes["no-positions"] and sizes["additive"] - sizes["dot-product"] == 18 * 8 * 16
+    sizes = {name: sum(p.numel() for p in build(shape).parameters()) for name, shape in shapes.items()}
+    assert count_parameters(model) == sizes["no-positions"] == sizes["additive"] - 18 * 8 * 16
 
 
 def test_additive_attention_looks_at_no_padding():

@@ -103,7 +103,7 @@ def test_records_have_what_the_tables_need(killed, data):
     for row, seed in (("base", 0), ("E", 0)):
         record = found[row][seed]
         model, training = scaled(row, "tiny", record["config"]["model"]["vocab_size"], seed)
-        assert record["name"] == f"variation_tiny_{row}_seed{seed}" and (record["task"], record["row"]) == ("variation", row)
+        assert record["name"] == f"row_tiny_{row}_seed{seed}" and (record["task"], record["row"]) == ("variation", row)
         assert record["config"]["model"]["positions"] == model.positions and record["config"]["training"]["seed"] == seed
         assert record["config"]["search"] == {"beam_size": 4, "alpha": 0.6} and record["metrics"]["averaged_checkpoints"] == 1
         assert {"sacrebleu/dev", "bleu_paper/dev", "chrf/dev", "accuracy", "perplexity/train"} <= set(record["metrics"])
@@ -130,12 +130,12 @@ def test_sentences_add_up_to_the_record(killed):
 
 def test_positions_are_measured_beyond_the_training_length(killed, data):
     "Each number from the plain model's probabilities of single symbols, one joined pair at a time."
-    record = json.loads((killed["place"] / "records" / "variation_tiny_positions.json").read_text())
+    record = json.loads((killed["place"] / "records" / "row_tiny_positions.json").read_text())
     limit, count = record["config"]["longest_trained"], record["config"]["joined"]
     pairs = list(Corpus.open(data).pairs("dev"))
     groups = [pairs[i : i + count] for i in range(0, len(pairs) // count * count, count)]
     for row, kind in (("base", "sinusoidal"), ("E", "learned")):
-        translator, nats = load(killed["place"] / "runs" / f"variation_tiny_{row}_seed0"), {"within": [], "beyond": []}
+        translator, nats = load(killed["place"] / "runs" / f"row_tiny_{row}_seed0"), {"within": [], "beyond": []}
         for group in groups:
             src, tgt = (translator.encode([" ".join(side)])[0] for side in zip(*group))
             with torch.no_grad():
@@ -181,8 +181,8 @@ def test_a_failing_row_does_not_end_the_others(data, tmp_path, monkeypatch, caps
     with pytest.raises(SystemExit) as end:
         cli.main(arguments(data, tmp_path, "E", "C1") + ["--seeds", "0"])
     said = capsys.readouterr()
-    assert end.value.code == 1 and (tmp_path / "records" / "variation_tiny_C1_seed0.json").exists() and "C1" in said.out
-    assert "variation_tiny_E_seed0 failed: " in said.err and "max_length 2" in said.err and not bad.record.exists()
+    assert end.value.code == 1 and (tmp_path / "records" / "row_tiny_C1_seed0.json").exists() and "C1" in said.out
+    assert "row_tiny_E_seed0 failed: " in said.err and "max_length 2" in said.err and not bad.record.exists()
 
 
 def test_a_record_of_another_configuration_is_refused(killed, data, tmp_path, capsys):

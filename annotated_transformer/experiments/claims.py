@@ -22,7 +22,7 @@ from typing import NamedTuple
 from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
-    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, generations, read_claims, t_quantile)
+    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, complete, generations, read_claims, t_quantile)
 from ..records import is_older, run_program
 from ..tables import Cell, ResultTable, finished, missing, read_records, results_folder
 
@@ -261,13 +261,11 @@ def judge_rows(claims: Sequence[dict], records: dict[str, dict], folder: Path) -
 def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path | None = None) -> dict[str, list[Found]]:
     "The verdicts on all claims: by name, one for each measure."
     by_rows = [claim for claim in claims if claim["judge"] in ("better", "same")]
-    ages = generations(records)
-    pairs = [judge_rows(by_rows, of, Path(folder or results_folder())) for of in ages]
-    found = {}
+    ages, pairs, found = generations(records), judge_rows(by_rows, complete(records), Path(folder or results_folder())), {}
     for claim in claims:
         open_ = Found(COMPUTE if claim.get("compute") else OPEN)
         if claim in by_rows:
-            found[claim["name"]] = [next((of[claim["name"], m] for of in pairs if (claim["name"], m) in of), open_._replace(measure=m)) for m in claim["measures"]]
+            found[claim["name"]] = [pairs.get((claim["name"], m), open_._replace(measure=m)) for m in claim["measures"]]
             continue
         found[claim["name"]] = [open_]
         for of in ages if claim["judge"] == "margin" else (*ages, records):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..architectures import register
 from ..attention import MultiHeadAttention, masked_softmax
 from ..corpora import Corpus
-from .rivals_measured import Place, do_next, read_rules, run_names
+from .rivals_measured import Place, do_next, read_rules
 from .row_measurements import joined, nats_by_position, perplexity
 from ..fast import keep_memory
 from ..files import InputError
@@ -89,7 +89,7 @@ class NoPositions(Transformer):
 register("transformer-without-positions", NoPositionsConfig, NoPositions)
 
 # %% ../../nbs/550_model_variants.ipynb #a9e27f13
-POSITIONS = ("dot-product", "learned-positions", "no-positions")
+POSITIONS = {"dot-product": "row_small_base", "learned-positions": "row_small_E", "no-positions": "variant_no-positions"}
 
 
 def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
@@ -97,10 +97,11 @@ def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
     "A run's perplexity within and beyond the longest training sentence and by position, and that length."
     translator = load(folder)
     limit = translator.run.config["data"]["longest"]["tgt"]
-    tokens_a_pair = sum(len(ids) for ids in translator.encode([tgt for _, tgt in pairs])) / len(pairs)
+    tokens_a_pair = sum(len(ids) for ids in translator.encode([tgt for _, tgt in pairs], "tgt")) / len(pairs)
     long = joined(pairs, min(math.ceil(2 * limit / tokens_a_pair), len(pairs)))
     most = translator.max_tokens
-    long = [pair for pair in long if max(map(len, translator.encode(pair))) <= most]
+    long = [(src, tgt) for src, tgt in long
+            if max(len(translator.encode([line], side)[0]) for line, side in ((src, "src"), (tgt, "tgt"))) <= most]
     nats, tokens = nats_by_position(translator, long)
     found = {"within": perplexity(nats[:limit], tokens[:limit]),
              "beyond": perplexity(nats[limit:], tokens[limit:])}
@@ -110,37 +111,39 @@ def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
     return found, lines, limit
 
 # %% ../../nbs/550_model_variants.ipynb #eb713b41
-def measure_positions(seed: int, place: Place) -> None:
-    "Write the record `variant_positions_seedN` about the runs with that seed."
+def measure_positions(seed: int, place: Place, runs: dict[str, Path]) -> None:
+    "Write the record `variant_positions_seedN` about the runs with that seed, by their kind of positions."
     begun, pairs, metrics, lines = time.monotonic(), list(Corpus.open(place.data["de"]).pairs("dev")), {}, []
-    for system in POSITIONS:
-        found, of, limit = by_position(place.runs / f"variant_{system}_seed{seed}", pairs)
+    for system, run in runs.items():
+        found, of, limit = by_position(run, pairs)
         metrics |= {f"perplexity_{part}/{system}": value for part, value in found.items()}
         lines += [{"positions": system, **line} for line in of]
-    runs = [load(place.runs / f"variant_{system}_seed{seed}").run.record() for system in POSITIONS]
+    records = [load(run).run.record() for run in runs.values()]
     name = f"variant_positions_seed{seed}"
     write_record(place.out / f"{name}.json", make_record(
-        name, "variant", row="E", data=runs[0]["data"],
-        config={"longest_trained": limit, "weights": [r["weights"] for r in runs]}, seed=seed,
+        name, "variant", row="E", data=records[0]["data"],
+        config={"longest_trained": limit, "weights": [r["weights"] for r in records]}, seed=seed,
         seconds=time.monotonic() - begun, metrics=metrics, by_position=lines))
     say(f"{name}: " + ", ".join(f"{key} {value:.1f}" for key, value in metrics.items()))
 
 # %% ../../nbs/550_model_variants.ipynb #af49155f
 def model_variants(data: Path = Path("data/multi30k"), minutes: float | None = None,
-                   folder: Path = Path("runs/variants"),
+                   folder: Path = Path("runs/variants"), sweep: Path = Path("runs/variations"),
                    out: Path = Path("nbs/results")) -> None:
-    """Train additive attention, learned positions and no positions beside base, then measure beyond their
-    length.
+    """Train additive attention and no positions, then measure positions beyond the length of training, beside
+    the sweep's base and E.
 
     After a stop or a kill the same command resumes; nothing that has a record is done again.
 
     Examples:
+      annotated-transformer sweep base E && python -m annotated_transformer.experiments.model_variants
       python -m annotated_transformer.experiments.model_variants --minutes 60
 
     Args:
         data: Multi30k, English-German, made by `prepare`
         minutes: stop after so many minutes
         folder: where run directories lie
+        sweep: where those of `annotated-transformer sweep` lie
         out: where records go
     """
     if minutes is not None and not minutes > 0:
@@ -150,9 +153,12 @@ def model_variants(data: Path = Path("data/multi30k"), minutes: float | None = N
     place = Place({"de": data}, folder, out, math.inf if minutes is None else time.monotonic() + 60 * minutes)
     if not do_next(rules, place):
         return say("Stopped. The same command resumes it.")
-    for seed in range(len(run_names(rules)["dot-product", "de"])):
+    for seed in rules.systems["no-positions"].seeds["de"]:
+        runs = {kind: (folder if kind == "no-positions" else sweep) / f"{name}_seed{seed}" for kind, name in POSITIONS.items()}
+        if lacking := [run for run in runs.values() if not (run / "record.json").exists()]:
+            return say(f"No run {lacking[0]}. Next: annotated-transformer sweep base E, then the same command")
         if not (out / f"variant_positions_seed{seed}.json").exists():
-            measure_positions(seed, place)
+            measure_positions(seed, place, runs)
 
 # %% ../../nbs/550_model_variants.ipynb #c43f1297
 def main(argv: Sequence[str] | None = None) -> None:

@@ -20,7 +20,7 @@ from statistics import mean, stdev
 from .. import paper
 from .sweep import command_for
 from .variations import ROWS, SCALES
-from .verdicts import read_claims
+from .verdicts import complete, read_claims, variation_rows
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
 from ..presets import PRESETS
@@ -210,10 +210,8 @@ def key_of(row: str) -> str:
 
 
 def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> list[dict]:
-    "The records of a row of Table 3, or of the appendix's table, one for each seed; those older than the rule only where there are no others."
-    pattern = re.compile(rf"variation_{scale}_{key_of(row)}_seed\d+")
-    found = [record for name, record in records.items() if pattern.fullmatch(name)]
-    return [record for record in found if not is_older(record)] or found
+    "The records of a row of Table 3, or of the appendix's table, one for each seed; those older than the rule until all rows are made anew."
+    return list(variation_rows(complete(records, scale), scale).get(key_of(row), {}).values())
 
 
 def measured(records: dict[str, dict], row: str, scale: str) -> tuple[Cell, Cell, Cell]:
@@ -226,7 +224,7 @@ def measured(records: dict[str, dict], row: str, scale: str) -> tuple[Cell, Cell
 # %% ../../nbs/900_results.ipynb #783e5384
 def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
     "What our runs at a scale have in common; `divided` names the columns that are smaller than printed."
-    runs = [r for name, r in records.items() if re.fullmatch(rf"variation_{scale}_\w+_seed\d+", name)]
+    runs = [r for of in variation_rows(complete(records, scale), scale).values() for r in of.values()]
     norms = " and ".join(sorted({("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for r in runs}))
     s = SCALES[scale]
     common = [f"{CORPORA[s.corpus]} EN-DE", norms, f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
@@ -251,7 +249,7 @@ def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
 def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), lines = paper.printed("appendix"), []
-    hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"variation_{scale}_step_time")
+    hours, steps = paper.table("appendix").set_index("row").training_hours, next((records[name] for name in (f"row_{scale}_step_time", f"variation_{scale}_step_time") if name in records), None)
     for row, *sizes, ppl, bleu, params, time_printed in printed:
         ours_ppl, ours_bleu, ours_params = measured(records, row, scale)
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))

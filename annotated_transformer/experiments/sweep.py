@@ -67,7 +67,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"variation_{self.scale}_{self.row}" + (f"_seed{self.seed}" if self.row in ROWS else "")
+        return f"row_{self.scale}_{self.row}" + (f"_seed{self.seed}" if self.row in ROWS else "")
 
     run = property(lambda self: self.folder / self.name)
     log = property(lambda self: self.folder / f"{self.name}.log")
