@@ -124,6 +124,11 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     """
     if steps < 1 or layers < 1:
         raise InputError(f"--steps {steps}, --layers {layers}: give 1 or more")
+    controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
+    parts = ["initialisation", start, f"{layers}layers", f"seed{seed}"]
+    name = "_".join(parts + [control for control, given in controls.items() if given])
+    if (path := Path(out) / f"{name}.json").exists():
+        return print(f"Kept: {path}   # remove it to train again")
     begun, _ = time.monotonic(), keep_memory()
     train, dev = (ParallelCorpus(data, split) for split in ("train", "dev"))
     symbols = len(load_vocabulary(data))
@@ -131,14 +136,11 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     torch.manual_seed(seed)
     draw(model := fast(Transformer(config)).train(), start)
     curve = learn(model, train, dev, training, every)
-    controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
-    parts = ["initialisation", start, f"{layers}layers", f"seed{seed}"]
-    name = "_".join(parts + [control for control, given in controls.items() if given])
     metrics = {key: value for key, value in curve[-1].items() if key != "step"} | {"steps": steps}
     record = make_record(name, "initialisation", data=facts_of(data), seed=seed, metrics=metrics, curve=curve,
                          seconds=time.monotonic() - begun,
                          config={"start": start, "model": asdict(config), "training": asdict(training)})
-    write_record(Path(out) / f"{name}.json", record)
+    write_record(path, record)
     print(f"{name}: perplexity {metrics['perplexity']:.2f}, cosine {metrics['cosine']:.2f}")
 
 # %% ../../nbs/290_initialisation.ipynb #97c9fa2d

@@ -21,20 +21,18 @@ from ..feed_forward import ParameterAttention
 from ..files import InputError
 from ..model import Transformer, initialise
 from ..options import run_program
-from ..records import make_record, write_record
+from ..records import check_place, make_record, write_record
 from ..vocabulary import load_vocabulary
 
 # %% ../../nbs/551_parameter_attention.ipynb #aa0e0a6d
-Reading = Literal["network", "undivided", "divided", "narrow", "narrow-divided"]
+Reading = Literal["undivided", "divided", "narrow", "narrow-divided"]
 HEADS = {"undivided": (2, 64), "divided": (2, 64), "narrow": (8, 16), "narrow-divided": (8, 16)}
 "h_p and d_pk at a quarter of the paper's widths"
 N_P = 384
 
 
 def replace_networks(model: Transformer, reading: Reading) -> None:
-    "Replace every feed-forward network by attention over parameters in one reading; `network` changes nothing."
-    if reading == "network":
-        return
+    "Replace every feed-forward network by attention over parameters in one reading."
     n_heads, d_pk = HEADS[reading]
     for layer in [*model.encoder, *model.decoder]:
         layer.feed_forward = ParameterAttention(model.config.d_model, n_heads, N_P, d_pk, d_pk)
@@ -61,7 +59,7 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
       python -m annotated_transformer.experiments.parameter_attention --reading divided --seed 0
 
     Args:
-        reading: network is the model as it is
+        reading: how the appendix is understood
         data: a corpus made by `prepare`
         seed: of the weights, the dropout and the order of the data
         steps: updates in all
@@ -70,6 +68,10 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
     """
     if steps < 1 or every < 1:
         raise InputError(f"--steps {steps} --every {every}: give 1 or more")
+    name = f"parameter_attention_{reading.replace('-', '_')}_seed{seed}"
+    if (path := Path(out) / f"{name}.json").exists():
+        return print(f"Kept: {path}   # remove it to train again")
+    check_place(path, "--out")
     keep_memory()
     begun, train, dev = time.monotonic(), ParallelCorpus(data, "train"), ParallelCorpus(data, "dev")
     config, training = shapes("smaller", len(load_vocabulary(data)), seed, 6, steps, 400, 0.4, False)
@@ -78,15 +80,12 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
     replace_networks(model, reading)
     curve = learn(fast(model).train(), train, dev, training, every)
     metrics = {key: value for key, value in curve[-1].items() if key != "step"}
-    metrics |= {"steps": steps, "parameters": sum(p.numel() for p in model.parameters())}
-    if reading != "network":
-        metrics["pairs_in_use"] = sum(pairs_in_use(layer.feed_forward)
-                                      for layer in model.encoder) / len(model.encoder)
-    name = f"parameter_attention_{reading.replace('-', '_')}_seed{seed}"
-    write_record(Path(out) / f"{name}.json", make_record(
+    metrics |= {"steps": steps, "parameters": sum(p.numel() for p in model.parameters()),
+                "pairs_in_use": sum(pairs_in_use(layer.feed_forward) for layer in model.encoder) / len(model.encoder)}
+    write_record(path, make_record(
         name, "variation", data=facts_of(data), seed=seed, seconds=time.monotonic() - begun,
         curve=curve, metrics=metrics,
-        config={"reading": reading, "heads": HEADS.get(reading), "n_p": N_P,
+        config={"reading": reading, "heads": HEADS[reading], "n_p": N_P,
                 "model": asdict(config), "training": asdict(training)}))
     print(f"{name}: perplexity {metrics['perplexity']:.2f}")
 

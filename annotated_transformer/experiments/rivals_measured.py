@@ -60,6 +60,8 @@ class System(NamedTuple):
     "its own paper's training: optimizer, clip_norm, peak"
     model: dict[str, Any] = {}
     "changes to its configuration"
+    test: bool = True
+    "whether the test set is for it"
 
     def configuration(self, vocab_size: int) -> Any:
         "Its model's configuration. Raises InputError for a kind that this package does not have."
@@ -306,7 +308,7 @@ def scorings(rules: Rules, system: System, tgt: str) -> list[Scoring]:
     """A system's ensemble on the development set, then everything of it on the test set, if the rules name
     one.
     """
-    if not rules.test_set:
+    if not (rules.test_set and system.test):
         return []
     names, of = [job.name for job in run_jobs(rules, system, tgt)], rules.name
     joint = f"{of}_ensemble_{system.name}{'_fr' * (tgt == 'fr')}"

@@ -6,7 +6,7 @@
 __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'OPEN', 'COLOURS', 'quality', 'paper_margin', 'read_claims', 'generations',
            'variation_rows', 'complete', 'qualities', 't_areas', 't_quantile', 't_probability', 'common_seeds',
            'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'compare_rows', 'adjusted',
-           'decide', 'combined', 'compare_all']
+           'alike', 'decide', 'combined', 'compare_all']
 
 # %% ../../nbs/520_verdicts.ipynb #8b54096b
 import math
@@ -232,6 +232,11 @@ def adjusted(ps: Sequence[float]) -> list[float]:
     return found
 
 
+def alike(rows: dict[str, dict], family: str) -> dict[str, dict]:
+    "The rows whose spread is pooled for a family's claims: without the appendix's, far behind, whose own spread would hide all other differences."
+    return {row: of for row, of in rows.items() if family == "AOP" or not row.startswith("AOP")}
+
+
 def decide(effect: float, p: float) -> str:
     "The verdict on a margin that is claimed to be positive."
     return OPEN if math.isnan(effect) else UNCLEAR if p >= 0.05 else HOLDS if effect > 0 else FAILS
@@ -252,9 +257,7 @@ def compare_all(claims: Sequence[dict], records: dict[str, dict], folder: str | 
         for measure in claim["measures"]:
             for worse, better in claim["pairs"]:
                 within = claim["within"][measure] if claim["judge"] == "same" else None
-                # far behind, with a spread of their own, the appendix's rows would hide all other differences
-                alike = {row: of for row, of in rows.items() if claim["family"] == "AOP" or not row.startswith("AOP")}
-                one = compare_rows(alike, measure, worse, better, within, sizes[claim["family"], measure])
+                one = compare_rows(alike(rows, claim["family"]), measure, worse, better, within, sizes[claim["family"], measure])
                 runs = [(read_sentences(rows[worse][seed], Path(folder)),
                          read_sentences(rows[better][seed], Path(folder)))
                         for seed in rows.get(worse, {}) if seed in rows.get(better, {})]
