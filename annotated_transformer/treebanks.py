@@ -71,8 +71,8 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
         raise InputError(f"--source {source}: no file genia*.mrg.gz: give a folder that holds GENIA's treebank")
     if name == "genia":
         return {"blocks": genia}
-    if name in ("craft", "craft+genia"):
-        files = [path for path in files if ".tree" in path.suffixes]
+    if name in ("craft", "craft+genia"):  # other treebanks may lie beside it
+        files = [path for path in files if ".tree" in path.suffixes] or files
     if len(files) < 10:
         raise InputError(f"{source} has {len(files)} files with trees: give a folder with 10 or more (.mrg or "
                          ".tree), to be split by file")
