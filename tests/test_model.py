@@ -137,6 +137,33 @@ def test_the_fast_model_is_the_plain_one(config, src, tgt, more_src, more_tgt):
             close(quick, plain)
 
 
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_the_fast_model_drops_where_the_plain_one_does(pre_norm, monkeypatch):
+    "Each dropout squares instead, which no other part undoes: the two models agree where all of them stand at the same places."
+    model = model_of(replace(SMALL, dropout=0.3, pre_norm=pre_norm)).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout) and module.p:
+            module.forward = torch.square
+    monkeypatch.setattr(fast_module, "drop", lambda x, module: x.square())
+    src, tgt = torch.tensor([[5, 6, 7, 8], [9, 10, PAD, PAD]]), torch.tensor([[START, 4, 5], [START, 6, PAD]])
+    close(fast(model)(src, tgt)[tgt != PAD], model(src, tgt)[tgt != PAD])
+
+
+@pytest.mark.parametrize("sentences", [2, 12])
+def test_the_fast_model_drops_attention_weights(sentences):
+    model = fast(model_of(replace(SMALL, dropout=0.0, attention_dropout=0.5)).train())
+    src, tgt = torch.randint(4, 40, (sentences, 6)), torch.randint(4, 40, (sentences, 5))
+    assert not torch.equal(model(src, tgt), model(src, tgt))
+
+
+def test_the_loss_in_bfloat16_is_nearly_that_in_float32():
+    model, (src, tgt) = model_of(SMALL).float(), (torch.randint(4, 40, (6, 7)), torch.randint(4, 40, (6, 7)))
+    losses = [Objective(fast(model), 0.1, half)(src, tgt) for half in (False, True)]
+    assert 0 < abs(losses[1] / losses[0] - 1) < 1e-3
+    exact, half = (torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]) for loss in losses)
+    assert 0 < (exact - half).norm() / exact.norm() < 0.03
+
+
 @few
 @given(small_configs, words, words)
 def test_recording_changes_no_bit_and_keeps_the_softmax(config, src, tgt):

@@ -1,5 +1,6 @@
 """Scores: words cut as Moses does, worked out by hand from its rules; counts by hand; `evaluate` on runs and on files, and what is wrong there."""
 import html
+import itertools
 import json
 import math
 import os
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import cli, corpora, grammar, sources
+from annotated_transformer import cli, corpora, grammar, sources, translation
 from annotated_transformer.files import InputError
 from annotated_transformer.model import BASE
 from annotated_transformer.regularization import Quality
@@ -214,6 +215,17 @@ def texts(tmp_path):
     some = [e for _, e in zip(range(10), grammar.examples(seed=9))]
     return (write(tmp_path / "text.en", [e.src for e in some]), write(tmp_path / "text.de", [e.tgt for e in some]),
             write(tmp_path / "out.de", [e.tgt.replace("ein", "kein") for e in some]))
+
+
+def test_the_search_that_is_asked_for_is_made(monkeypatch, capsys, tmp_path):
+    asked, real = [], translation.beam_search
+    monkeypatch.setattr(translation, "beam_search", lambda model, src, beam_size, alpha, *rest, **more: asked.append((beam_size, alpha)) or real(model, src, beam_size, alpha, *rest, **more))
+    pairs = [(e.src, e.tgt) for e in itertools.islice(grammar.examples(3), 4)]
+    translation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
+    for side, lines in zip(("src", "ref"), zip(*pairs)):
+        (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), "--beam-size", "2", "--alpha", "0.7"])
+    assert set(asked) == {(3, 1.5), (2, 0.7)}
 
 
 def evaluated(capsys, *arguments):

@@ -18,6 +18,7 @@ import torch
 from annotated_transformer import cli, options, sources
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.checkpoints import load_weights
+from annotated_transformer.commands import train as train_command
 from annotated_transformer.commands.configuration import read_configuration
 from annotated_transformer.commands.translate import drawn
 from annotated_transformer.corpora import Corpus, grammar_corpus
@@ -29,7 +30,7 @@ from annotated_transformer.regularization import measure
 from annotated_transformer.runs import Run, average, ship
 from annotated_transformer.scores import bleu
 from annotated_transformer.training import start_run, train
-from annotated_transformer.translation import ensemble, load
+from annotated_transformer.translation import Translator, ensemble, load
 from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary, learn_vocabulary, load_vocabulary
 from annotated_transformer.watching import best_step
 
@@ -137,6 +138,15 @@ def test_bleu_decides_where_it_is_measured_and_changes_no_weight(data, finished,
     assert best_step(lines) == 1 and best_step([{k: v for k, v in line.items() if k != "dev_bleu"} for line in lines]) == 2
     level = [{"step": n, "dev_bleu": 0.0, "dev_perplexity": 9.0 - n} for n in range(3)]
     assert best_step(level) == 2  # between equal BLEUs perplexity decides
+
+
+def test_bleu_of_checkpoints_is_of_greedy_translations_against_their_references(data, tmp_path, monkeypatch):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, dev_bleu=5))
+    asked, some = [], list(Corpus.open(data).pairs("dev"))[:5]
+    monkeypatch.setattr(train_command, "bleu", lambda made, wanted: asked.append((made, wanted)) or bleu(made, wanted))
+    monkeypatch.setattr(Translator, "translate", lambda self, lines, beam_size=4: [f"{beam_size} {line}" for line in lines])
+    assert train_command.bleu_on_dev(run, None)(run.model()) == bleu(*asked[0]).value
+    assert asked == [([f"1 {src}" for src, _ in some], [tgt for _, tgt in some])]
 
 
 def test_event_files_hold_what_the_report_holds(data, tmp_path):

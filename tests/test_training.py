@@ -91,6 +91,10 @@ def assert_same(run: Path, other: Path, tolerance: float = 0.0) -> None:
     "The same reports, final weights and averages, bit for bit or within `tolerance`."
     assert [step for step, _ in reports(run)] == [step for step, _ in reports(other)] == list(range(1, len(reports(run)) + 1))
     np.testing.assert_allclose([x for _, x in reports(run)], [x for _, x in reports(other)], rtol=tolerance, atol=0)
+    for name in ("dev_perplexity", "dev_accuracy"):
+        mine, theirs = ([m[name] for m in Run.open(folder).metrics() if name in m] for folder in (run, other))
+        assert mine
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=0)
     for mine, theirs in zip(weights(run), weights(other), strict=True):
         for name, tensor in mine.items():
             torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
@@ -331,6 +335,36 @@ def test_a_full_disk(data, tmp_path, monkeypatch):
         train(run)
     assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.load_checkpoint(4)
     assert train(run) and run.checkpoints()[-1][0] == 12
+
+
+def test_every_update_seed_and_process_draws_from_a_state_of_its_own(data, monkeypatch):
+    model = Transformer(SHAPE)
+    objective, optimizer = training.Objective(model, 0.0), torch.optim.SGD(model.parameters(), 0.1)
+    batch, seen = ParallelCorpus(data, "train").batch(np.arange(4)), set()
+    for seed, step, number in ((0, 1, 0), (0, 2, 0), (0, 1, 1), (1, 2, 0), (2, 1, 0)):
+        monkeypatch.setattr(training, "rank", lambda number=number: number)
+        training.update(objective, optimizer, [(batch, 1.0)], 40, TrainingConfig(seed=seed), step)
+        seen.add(torch.initial_seed())
+    assert len(seen) == 5
+
+
+def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
+    config = replace(TRAINING, steps=8, report_every=4, save_every=8)
+    whole, cut = (start_run(tmp_path / name, data, SHAPE, config) for name in ("whole", "cut"))
+    assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
+    assert not cut.metrics() and cut.checkpoints()
+    before = cut.load_checkpoint()[1]["progress"]["seconds"]
+    assert training.open_session(Run.open(cut.folder), data, None, False).clock.before == before > 0
+    assert train(Run.open(cut.folder))
+    told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).metrics()] for run in (cut, whole)]
+    assert told[0] == told[1] and len(told[0]) == 2
+
+
+def test_checkpoints_by_the_clock(data, tmp_path, monkeypatch):
+    saved, save = [], Run.save_checkpoint
+    monkeypatch.setattr(Run, "save_checkpoint", lambda self, step, *rest: (saved.append(step), save(self, step, *rest))[1])
+    assert train(start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=5, save_every=4, save_minutes=1e-9)))
+    assert saved == [1, 2, 3, 4, 5]
 
 
 def test_a_disk_that_is_full_at_once(data, tmp_path, monkeypatch):
