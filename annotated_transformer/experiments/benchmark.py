@@ -85,6 +85,11 @@ class TorchPeer(nn.Module):
         self.scale, self.dropout = c.d_model**0.5, nn.Dropout(c.dropout)
         self.embedding = nn.Embedding(c.vocab_size, c.d_model, padding_idx=PAD)
         self.transformer = nn.Transformer(c.d_model, c.n_heads, c.n_layers, c.n_layers, c.d_ff, c.dropout, batch_first=True)
+        for module in self.transformer.modules():  # its single rate would drop more than the paper does
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+            elif isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+                module.dropout = nn.Identity()  # between the two layers of the feed-forward network
         self.register_buffer("positions", sinusoids(512, c.d_model))
 
     def embed(self, ids: Tensor) -> Tensor:
