@@ -40,7 +40,7 @@ def command_line() -> str:
 
 # %% ../nbs/960_records.ipynb #ha7dwa1e
 def hardware() -> str:
-    "The machine in words: the GPUs where there are any, else the processor and the threads that PyTorch uses."
+    "The machine in words: the GPUs where there are any, else the processor, its instructions and the threads that PyTorch uses."
     if torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
     name = platform.processor() or platform.machine()
@@ -50,7 +50,7 @@ def hardware() -> str:
     except (OSError, StopIteration):
         pass
     threads = torch.get_num_threads()
-    return f"{name}, {threads} thread{'s' * (threads > 1)}"
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()}), {threads} thread{'s' * (threads > 1)}"
 
 
 def versions() -> dict[str, str]:

@@ -261,11 +261,12 @@ def judge_rows(claims: Sequence[dict], records: dict[str, dict], folder: Path) -
 def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path | None = None) -> dict[str, list[Found]]:
     "The verdicts on all claims: by name, one for each measure."
     by_rows = [claim for claim in claims if claim["judge"] in ("better", "same")]
-    ages, pairs, found = generations(records), judge_rows(by_rows, complete(records), Path(folder or results_folder())), {}
+    ages, found = generations(records), {}
+    by_pair = judge_rows(by_rows, complete(records), Path(folder or results_folder()))
     for claim in claims:
         open_ = Found(COMPUTE if claim.get("compute") else OPEN)
         if claim in by_rows:
-            found[claim["name"]] = [pairs.get((claim["name"], m), open_._replace(measure=m)) for m in claim["measures"]]
+            found[claim["name"]] = [by_pair.get((claim["name"], m), open_._replace(measure=m)) for m in claim["measures"]]
             continue
         found[claim["name"]] = [open_]
         for of in ages if claim["judge"] == "margin" else (*ages, records):

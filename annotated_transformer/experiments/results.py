@@ -178,8 +178,12 @@ def trained_flops(record: dict) -> float:
 
 # %% ../../nbs/900_results.ipynb #08733682
 def by_time(records: dict[str, dict], record: dict) -> Cell:
-    "A run's cost as the paper estimates it: its time, and the fastest product measured on such a machine."
-    known = [r for r in records.values() if r["hardware"] == record["hardware"] and "limit_flops_per_second" in r["metrics"]]
+    """A run's cost as the paper estimates it: its time, and the fastest product measured on such a machine that day.
+
+    (Processors of one name differ by a factor of two.)
+    """
+    known = [r for r in records.values() if "limit_flops_per_second" in r["metrics"]
+             and (r["hardware"], r["date"]) == (record["hardware"], record["date"])]
     speed = min(known, key=lambda r: r["config"].get("contestant") != "ours", default=None)
     return cell(power(record["seconds"] * metric(speed, "limit_flops_per_second")), record, speed) if speed else Cell("not known")
 
