@@ -31,6 +31,7 @@ from ..records import make_record, run_program, write_record
 from ..rivals.base import body_parameters, fitted
 from ..rivals.recurrent import RecurrentConfig
 from ..runs import Run
+from ..text_files import progress
 from ..training import start_run, train
 from ..treebanks import gold_trees, prepare_trees, tree_corpus
 from ..trees import Leaves, Tree, linearise, read_tree, restore
@@ -290,10 +291,12 @@ def in_batches(path: Path, sentences: Sequence[Sequence[str]], parse: Callable[[
         # what follows the last newline was cut
         whole = part.read_bytes().split(b"\n")[:-1] if part.exists() else []
         part.write_bytes(b"".join(line + b"\n" for line in whole))
-        for start in range(len(whole), len(sentences), batch):
-            session.minutes()
-            with open(part, "a", encoding="utf-8", newline="\n") as file:
-                file.writelines(f"{tree or ''}\n" for tree in parse(sentences[start:start + batch]))
+        with progress(len(sentences), " sentences", "parsing") as bar:
+            for start in range(len(whole), len(sentences), batch):
+                session.minutes()
+                bar.update(start - bar.n)
+                with open(part, "a", encoding="utf-8", newline="\n") as file:
+                    file.writelines(f"{tree or ''}\n" for tree in parse(sentences[start:start + batch]))
         part.replace(path)
     return [read_tree(line) if line else None for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
@@ -322,16 +325,16 @@ def chosen_beam(name: str, parser: Parser, session: Session) -> dict:
     path = session.place(name, "beam").with_suffix(".json")
     if not path.exists():
         session.minutes()
-        beam, found = choose_beam(parser, corpus_of(name, session), most=session.scaled(200, 8))
+        beam, found = choose_beam(parser, corpus_of(name, session), most=session.scaled(200, 8), progress=True)
         write_json(path, {"beam_size": beam, "f1_dev": {str(width): f1 for width, f1 in found.items()}})
     return read_json(path)
 
 
 def parsed_both_ways(parser: Parser, gold: Sequence[Tree], split: str, beam_size: int) -> dict[str, float]:
     "A test set's metrics with the search among trees, and `f1_free` and `mended_free` with free search."
-    free = parse_trees(parser, gold, beam_size, constrained=False)
+    free = parse_trees(parser, gold, beam_size, progress=True, constrained=False)
     beside = {f"f1_free/{split}": round(free.scores.f1, 4), f"mended_free/{split}": round(free.mended, 4)}
-    return parse_trees(parser, gold, beam_size).metrics(split) | beside
+    return parse_trees(parser, gold, beam_size, progress=True).metrics(split) | beside
 
 
 def seen_share(corpus: Corpus, gold: Sequence[Tree]) -> float:

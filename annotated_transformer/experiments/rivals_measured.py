@@ -239,10 +239,10 @@ def scores_on(translator: Translator, data: Path, split: str, search: dict[str, 
     src, references = map(list, zip(*corpus.pairs(split)))
     # no perplexity: its members share no vectors that one softmax could use
     if isinstance(translator.model, Ensemble):
-        written = translator.translate(src, **search)
+        written = translator.translate(src, **search, progress=True)
         return {f"{kind}/{split}": s.value for kind, s in score(written, references, corpus.tgt, samples=0)
                 .items()}
-    found = evaluate(translator, src, references, **search, samples=0)
+    found = evaluate(translator, src, references, **search, samples=0, progress=True)
     return {f"{name}/{split}": value for name, value in found.metrics.items()}
 
 
