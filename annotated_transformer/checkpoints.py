@@ -51,7 +51,7 @@ def check_checkpoint(path: Path) -> None:
     except (InputError, OSError, KeyError, TypeError):
         wrong = "digests.json"
     if wrong:
-        raise InputError(f"{path / wrong}: damaged or cut short")
+        raise InputError(f"{path / wrong}: damaged, cut short or exchanged")
 
 
 def remove_checkpoint(path: Path) -> None:

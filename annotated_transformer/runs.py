@@ -149,15 +149,14 @@ class Store:
     def newest_whole(self) -> int | None:
         "The step of the newest intact checkpoint, or None where there is none at all; reports damaged ones."
         found = self.checkpoints()
-        for step, path in reversed(found):
+        for i, (step, path) in reversed(list(enumerate(found))):
             try:
                 check_checkpoint(path)
                 return step
             except InputError as error:
+                if i == 0:
+                    raise InputError(f"{error}, and there is no intact one before it: put one back, or begin a new run") from None
                 print(f"{error}: the checkpoint before it is used", file=sys.stderr)
-        if found:
-            raise InputError(
-                f"{self.folder}: every checkpoint is damaged: put an intact one back, or begin a new run")
         return None
 
     def load_checkpoint(self, step: int | None = None) -> tuple[dict[str, Tensor], dict]:

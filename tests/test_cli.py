@@ -473,7 +473,7 @@ def test_checkpoint_cut_short(made, copy, capsys):
         with pytest.raises(SystemExit) as end:
             cli.main([command, str(copy)])
         said = capsys.readouterr().err
-        assert end.value.code == 2 and str(newest) in said and "every checkpoint is damaged" in said
+        assert end.value.code == 2 and str(newest) in said and "there is no intact one before it" in said
 
 
 def test_run_without_a_checkpoint(copy, capsys):

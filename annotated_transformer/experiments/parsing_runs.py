@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT', 'TENTH_RECURRENT', 'PAPERS',
-           'CHOICES', 'EXPERIMENTS', 'BASELINES', 'ON_TWO_CORES', 'FOLDERS', 'TESTED_ON', 'rows_of', 'table_4',
-           'Experiment', 'Stopped', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained',
-           'run_in', 'finished', 'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_beam', 'parsed_both_ways',
-           'seen_share', 'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines',
-           'runs', 'main']
+           'CHOICES', 'EXPERIMENTS', 'BASELINES', 'ON_TWO_CORES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'rows_of',
+           'table_4', 'Experiment', 'Stopped', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank',
+           'trained', 'run_in', 'finished', 'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_beam',
+           'parsed_both_ways', 'seen_share', 'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged',
+           'known_trees', 'baselines', 'runs', 'main']
 
 # %% ../../nbs/730_parsing_runs.ipynb #f9d05ef2
 import math
@@ -38,6 +38,12 @@ from ..trees import Leaves, Tree, linearise, read_tree, restore
 from ..vocabulary import Vocabulary, load_vocabulary
 
 # %% ../../nbs/730_parsing_runs.ipynb #4d5a47c6
+def parser_name(record: dict) -> str:
+    "What a table calls a trained parser: its kind and size."
+    kind = "LSTM with attention" if record["config"].get("kind") == "recurrent" else "Transformer"
+    return f"{kind} ({record['config']['model']['n_layers']} layers, {record['config']['model']['d_model']} wide)"
+
+
 def rows_of(name: str, record: dict) -> list[tuple[str, float, str]]:
     "A record's rows for Table 4: the kind of parser, its F1, and what it was tested on."
     metrics, where = record["metrics"], record["tested_on"]
@@ -47,10 +53,8 @@ def rows_of(name: str, record: dict) -> list[tuple[str, float, str]]:
                 ("counted grammar (PCFG)", metrics[f"f1_pcfg/{pcfg}"],
                  where + ", 12 words at most" * (pcfg == "test_12"))]
     others = {"test_long": f"{where}, longer than any in training", "test_genia": "GENIA, every tenth block"}
-    layers, width = (record["config"]["model"][k] for k in ("n_layers", "d_model"))
-    kind = "LSTM with attention" if record["config"].get("kind") == "recurrent" else "Transformer"
     splits = [key.split("/")[1] for key in metrics if key.startswith("f1/test")]
-    return [(f"{kind} ({layers} layers, {width} wide)", metrics[f"f1/{split}"], others.get(split, where))
+    return [(parser_name(record), metrics[f"f1/{split}"], others.get(split, where))
             for split in splits]
 
 # %% ../../nbs/730_parsing_runs.ipynb #9e3c8740
