@@ -23,7 +23,8 @@ def attention(
     dropout: nn.Module | None = None,
 ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
     "Equation 1: softmax(Q K^T / sqrt(d_k)) V. Returns the output and the weights (before `dropout`, which may thin them)."
-    weights = masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), mask)
+    d_k = query.size(-1)
+    weights = masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(d_k), mask)
     return (dropout(weights) if dropout else weights) @ value, weights
 
 # %% ../nbs/100_attention.ipynb #fa87d9a5
@@ -44,7 +45,8 @@ class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
     `n_heads` is h; `d_k` and `d_v` are d_model / n_heads unless given. `query.weight` holds the W_i^Q one under the other.
-    `dropout` is on the weights (section 6.3 names it, nothing describes it), `bias` on the four projections (not in the paper). An indivisible width is a ValueError.
+    `dropout` is on the weights (section 6.3 names it, nothing describes it), `bias` on the four projections (not in the paper). Raises ValueError if d_model
+    is not a multiple of n_heads and d_k or d_v is not given.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int | None = None, d_v: int | None = None,
@@ -60,10 +62,13 @@ class MultiHeadAttention(nn.Module):
     def forward(self, query: Float[Tensor, "batch query d_model"], key: Float[Tensor, "batch key d_model"],
                 value: Float[Tensor, "batch key d_model"], mask: Bool[Tensor, "#batch #head #query key"] | None = None
                 ) -> Float[Tensor, "batch query d_model"]:
-        projected = self.query(query), self.key(key), self.value(value)
-        heads = (x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for x in projected)  # each [batch, head, length, d]
-        joined, _ = attention(*heads, mask, self.dropout)
-        return self.output(joined.transpose(1, 2).flatten(2))
+        q, k, v = self.split(self.query(query)), self.split(self.key(key)), self.split(self.value(value))
+        heads, _ = attention(q, k, v, mask, self.dropout)
+        return self.output(heads.transpose(1, 2).flatten(2))  # Concat(head_1, ..., head_h) W^O
+
+    def split(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch head length d"]:
+        "The heads' parts of a projection."
+        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
 # %% ../nbs/100_attention.ipynb #b77a1df7
 def padding_mask(ids: Int[Tensor, "batch key"], pad_id: int = 0) -> Bool[Tensor, "batch 1 1 key"]:

@@ -24,8 +24,8 @@ from .attention import padding_mask
 from .embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from .files import InputError, writing
 from .layers import EncoderLayer
-from .model import (END, PAD, START, UNKNOWN, TransformerConfig, attend, check_config,
-                                         final_norm, initialise, transform)
+from .model import (END, PAD, START, UNKNOWN, TransformerConfig, attention_sublayer, check_config,
+                                         final_norm, initialise, last_sublayer)
 from .optimizer import adam, set_rate
 
 # %% ../nbs/800_encoder_only.ipynb #3e927b45
@@ -40,7 +40,7 @@ class EncoderOnly(nn.Module):
         self.positions = (LearnedPositions(c.d_model, c.max_length) if c.positions == "learned"
                           else SinusoidalPositions())
         self.dropout = nn.Dropout(c.dropout)
-        self.layers = nn.ModuleList(EncoderLayer(c.d_model, attend(c), transform(c), c.dropout, c.pre_norm)
+        self.layers = nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), last_sublayer(c), c.dropout, c.pre_norm)
                                     for _ in range(c.n_layers))
         self.norm = final_norm(c)
         initialise(self, c.n_layers)

@@ -17,8 +17,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int):
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = nn.Linear(d_model, d_ff)  # W_1, b_1
+        self.outer = nn.Linear(d_ff, d_model)  # W_2, b_2
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return self.outer(F.relu(self.inner(x)))

@@ -42,9 +42,7 @@ class AdditiveHeads(MultiHeadAttention):
                 value: Float[Tensor, "batch key d_model"],
                 mask: Bool[Tensor, "#batch #head #query key"] | None = None,
                 ) -> Float[Tensor, "batch query d_model"]:
-        projected = self.query(query), self.key(key), self.value(value)
-        # each [batch, head, length, d]
-        q, k, v = (x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for x in projected)
+        q, k, v = self.split(self.query(query)), self.split(self.key(key)), self.split(self.value(value))
         hidden = torch.tanh(q[:, :, :, None] + k[:, :, None])  # one for each pair
         weights = masked_softmax(torch.einsum("bhqkd,hd->bhqk", hidden, self.score), mask)
         return self.output((self.dropout(weights) @ v).transpose(1, 2).flatten(2))
