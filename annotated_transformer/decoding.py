@@ -292,7 +292,7 @@ def sample(
 # %% ../nbs/300_decoding.ipynb #45f6f13d
 @dataclass
 class Tree:
-    """All beginnings that a search kept, each identified by the step and the place of its last symbol.
+    """All hypotheses that a search kept, each identified by the step and the place of its last symbol.
 
     The arrays are [step, sentence, place]; step 0 follows the start symbol, and a place with total -inf is
     empty.
@@ -302,12 +302,12 @@ class Tree:
     parent: Int[np.ndarray, "step sentence place"]
     "the place in the step before"
     total: Float[np.ndarray, "step sentence place"]
-    "log-probability of the beginning"
+    "log-probability of the hypothesis"
     ended: Bool[np.ndarray, "step sentence place"]
     "by the end symbol, or at the limit"
 
     def path(self, sentence: int, step: int, place: int) -> list[tuple[int, int]]:
-        "The step and place of each symbol of a beginning, from first to last."
+        "The step and place of each symbol of a hypothesis, from first to last."
         nodes = [(step, place)]
         while step:
             step, place = step - 1, int(self.parent[step, sentence, place])
@@ -335,7 +335,7 @@ class Beams:
         self.sentence, self.limits, self.alpha, self.length = torch.arange(n, **on), limits, alpha, 0
         self.kindest = length_penalty(limits.to(exact["dtype"]), alpha)
         self.symbol = torch.full((n, 1), START, **on)
-        self.total = torch.zeros(n, 1, **exact)  # log-probability of a beginning
+        self.total = torch.zeros(n, 1, **exact)  # log-probability of a hypothesis
         self.best = torch.full((n, n_best), -torch.inf, **exact)  # finished scores
         self.free = torch.full((n, 1), beam_size, **on)  # each finished hypothesis keeps a place
 
@@ -357,7 +357,7 @@ class Beams:
         return parent, total, ended
 
     def undecided(self, early: bool) -> Int[Tensor, " rows"]:
-        "The rows where an open beginning may still win; without `early`, all rows that have an open one."
+        "The rows where an open hypothesis may still win; without `early`, all rows that have an open one."
         hope = self.total.amax(1) / self.kindest
         return (hope > (self.best[:, -1] if early else -torch.inf)).nonzero()[:, 0]
 
@@ -369,7 +369,7 @@ class Beams:
 def extend(
     logs: Float[Tensor, "sentence place vocab_size"], total: Float[Tensor, "sentence place"], beam_size: int
 ) -> tuple[Int[Tensor, "sentence beam"], Int[Tensor, "sentence beam"], Float[Tensor, "sentence beam"]]:
-    "The likeliest beginnings after this step: newest symbols, places they came from, log-probabilities."
+    "The likeliest hypotheses after this step: newest symbols, places they came from, log-probabilities."
     best, symbol = largest(logs, min(beam_size, logs.size(-1)))
     totals = (total[:, :, None] + best).flatten(1)
     missing = max(0, beam_size - totals.size(1))  # a tiny vocabulary at the first step
@@ -430,7 +430,7 @@ def beam_search(
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, input length + 50).
 
     `src` has padded sources, each with its end symbol. The model must be in evaluation mode. `early` ends a
-    sentence once no open beginning can beat its n-best finished ones. `prefix` has the beginning that each
+    sentence once no open hypothesis can beat its n-best finished ones. `prefix` has the beginning that each
     output must have, `constraint` says which symbols it may have. Raises ValueError for a beam smaller than
     `n_best`, a negative alpha, or an impossible prefix.
     """
