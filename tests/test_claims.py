@@ -179,7 +179,7 @@ def judge_digest(function: FunctionType) -> str:
 
 def test_the_judges_are_those_that_are_pinned():
     "Whoever changes a judge changes its digest in the file of claims too, and lists the change there as that of `judge NAME`."
-    judges = JUDGES | {"rows": module.judge_rows}
+    judges = JUDGES | {"all": module.judge_all, "rows": module.judge_rows}
     assert {name: judge_digest(judge) for name, judge in judges.items()} == read_claims()["judges"]
     assert {f.__name__ for f in parts_of(JUDGES["chosen"])} >= {"best_of", "clearly_better", "adjusted", "matching", "combined"}
     assert {f.__name__ for f in parts_of(verdicts.compare_all)} >= {"compare_rows", "t_areas", "seed_noise", "decide", "quality"}
@@ -227,7 +227,7 @@ def test_rules_are_older_than_the_runs_that_they_judge(found, records):
 def asked(claim: dict) -> list[str]:
     "Patterns of the names of the records that a claim is decided by."
     if "pairs" in claim:
-        return [f"variation_small_{row}_seed*" for pair in claim["pairs"] for row in pair]
+        return [f"*_small_{row}_seed*" for pair in claim["pairs"] for row in pair]  # row_, or variation_: older than the rule
     if claim["judge"] == "margin":
         return [claim["better"]["record"], claim["worse"]["record"]]
     return claim.get("records") or ["complexity_*" if claim["judge"] == "faster" else "heads_*"]  # as long as they named none

@@ -107,7 +107,17 @@ def faults(record: dict) -> list[str]:
     out += sitting_faults(record) + commit_faults(record)
     if not parses(record["command"]):
         out.append(f"today's program does not understand {record['command']!r}")
-    return out
+    return out + option_faults(record)
+
+
+def option_faults(record: dict) -> list[str]:
+    "Numbers in the command of a training that are not those of its configuration."
+    if " train " not in record["command"]:
+        return []
+    used = {**record["config"].get("model", {}), **record["config"].get("training", {})}
+    given = re.findall(r"--([a-z-]+)[ =]([\d.e-]+)", record["command"])
+    return [f"--{option} {value} in its command, and made with {used[name]}" for option, value in given
+            if (name := option.replace("-", "_")) in used and float(value) != used[name]]
 
 
 def sitting_faults(record: dict) -> list[str]:
@@ -151,12 +161,17 @@ def commit_faults(record: dict) -> list[str]:
 # --- the records of this repository -------------------------------------------------------------------------------------------------
 
 
+# faults that a chapter tells of (320_translation: the run was ended early)
+TOLD = {("all_sources_en_de", "--steps 20000 in its command, and made with 14000")}
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: no commits to hold dates against")
 def test_records_are_whole_and_possible():
     complaints = []
     for path in RECORDS:
         record = json.loads(path.read_text(encoding="utf-8"))
         found = [] if is_older(record) else faults(record) + ["its name is another"] * (record["name"] != path.stem)
+        found = [fault for fault in found if (path.stem, fault) not in TOLD]
         complaints += [f"{path.name}: {fault}" for fault in found]
     assert RECORDS and not complaints, "\n".join(complaints)
 
@@ -235,6 +250,7 @@ def faults_of_digest(record: dict) -> list[str]:
     (lambda r: r | {"command": "annotated-transformer train runs/x --data data/x --stepz 3500"}, "does not understand"),
     (lambda r: r | {"command": "python -m annotated_transformer.no_such_program"}, "does not understand"),
     (lambda r: r | {"command": "from Python"}, "does not understand"),
+    (lambda r: r | {"config": {"training": {"steps": 1}}, "command": "annotated-transformer train runs/x --data data/x --steps 3500"}, "made with 1"),
     (lambda r: r | {"revision": "4567def"}, "its first sitting at 0123abc"),
     (lambda r: r | {"revision": "0123abc-dirty"}, "begun at 0123abc-dirty"),
     (lambda r: with_sitting(r, 0, begin="2026-01-01T09:00:00+00:00"), "before its revision was committed"),

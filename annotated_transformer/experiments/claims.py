@@ -92,7 +92,7 @@ def value_at(claim: dict, records: dict[str, dict]) -> Found:
 
 # %% ../../nbs/910_claims.ipynb #1aecc2b2
 def difference(claim: dict, records: dict[str, dict]) -> Found:
-    "Judge `margin`: better less worse above `least`, or within `within`; `fixed` says that the worse has no seeds."
+    "Judge `margin`: better less worse above `least`, or within `within`; `fixed`: the worse has no seeds; `enough`: what both must reach."
     sides = [matching(records, claim[side]["record"]) for side in ("better", "worse")]
     paths = [[claim[side].get(of, "") for of in ("value", "over", "less")] for side in ("better", "worse")]
     values = [dict(zip((r["seed"] for r in found), numbers(found, *of))) for found, of in zip(sides, paths)]
@@ -108,6 +108,8 @@ def difference(claim: dict, records: dict[str, dict]) -> Found:
     seen = half / t_quantile(len(margins) - 1) * (t_quantile(len(margins) - 1) + t_quantile(len(margins) - 1, 0.6)) if len(margins) > 1 else math.inf
     told = f"{mean(values[0][s] for s in shared):.4g} against {mean(values[1][s] for s in shared):.4g}: {middle:+.3g}"
     told += f" ± {half:.2g} over {len(margins)} seeds (could see {seen:.2g})" if len(margins) > 1 else " (one seed)"
+    if "enough" in claim and (least := min(mean(numbers(found, claim["enough"]["value"])) for found in sides)) < claim["enough"]["at_least"]:
+        verdict, told = UNCLEAR, f"{told}; only {least:.2g} was learned near by"  # where little was learned, little can be lost
     return Found(verdict, told, tuple(r["name"] for found in sides for r in found))
 
 # %% ../../nbs/910_claims.ipynb #be45d3ff
