@@ -316,3 +316,22 @@ def test_runs_that_are_compared_share_text_vocabulary_and_training(tgt, seeds):
     free = {"optimizer", "clip_norm", "rate", "seed", "precision"}
     trainings = [{key: value for key, value in r["config"]["training"].items() if key not in free} for r in records]
     assert all(training == trainings[0] for training in trainings)
+
+
+def test_the_use_of_experts():
+    "Against the gates asked by hand: over the words of both sides, padding left out."
+    from annotated_transformer.batching import Batch
+    from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConfig
+
+    torch.manual_seed(0)
+    model = Mixture(MixtureConfig(vocab_size=20, n_layers=2, d_model=8, n_experts=4, d_expert=8, experts_used=2)).eval()
+    for layer in model.mixtures.values():
+        nn.init.normal_(layer.gate.weight)
+    src, tgt = torch.tensor([[5, 6, 7, 3], [9, 3, 0, 0]]), torch.tensor([[2, 8, 9, 3], [2, 7, 3, 0]])
+    found = module.experts_use(model, [Batch(src, tgt, None)] * 2)
+    real = (src != PAD)
+    states = model.read_on(model.encoder[1], model.read_both_ways(src)[0])[real]
+    wanted = model.mixtures["encoder"].gates(states).sum(0)
+    torch.testing.assert_close(torch.tensor(found["encoder"]), wanted / wanted.sum())
+    assert len(found["decoder"]) == 4 and abs(sum(found["decoder"]) - 1) < 1e-6 and wanted.std() > 0.1
+    assert not any(layer._forward_pre_hooks for layer in model.mixtures.values())

@@ -6,7 +6,7 @@
 __all__ = ['System', 'Settings', 'Rules', 'read_rules', 'training_of', 'Place', 'Job', 'trial_jobs', 'there', 'chosen',
            'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'Scoring',
            'run_names', 'scorings', 'judge', 'taken', 'Step', 'recorded', 'begin_one', 'work_on', 'steps_of', 'steps',
-           'do_next', 'time_updates', 'rivals_measured', 'planned', 'main']
+           'do_next', 'time_updates', 'experts_use', 'measure_experts', 'rivals_measured', 'planned', 'main']
 
 # %% ../../nbs/481_rivals_measured.ipynb #d464fcac
 import contextlib
@@ -14,7 +14,7 @@ import fcntl
 import math
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 # %% ../../nbs/481_rivals_measured.ipynb #eed23e0f
 from ..architectures import build, kind_of, kinds
-from ..batching import ParallelCorpus
+from ..batching import Batch, ParallelCorpus
 from ..checkpoints import load_weights
 from ..commands.train import PRESETS, preset_named
 from ..corpora import Corpus
@@ -444,9 +445,43 @@ def time_updates(rules: Rules, device: str, out: Path) -> None:
                                                    seed=0, seconds=time.monotonic() - begun_at,
                                                    metrics=metrics))
 
+# %% ../../nbs/481_rivals_measured.ipynb #8e8dbfda
+@torch.no_grad()
+def experts_use(model: nn.Module, batches: Iterable[Batch]) -> dict[str, list[float]]:
+    "Each expert's share of the gates of the encoder's and of the decoder's mixture, over the words of some batches."
+    sums = {side: torch.zeros(len(layer.experts)) for side, layer in model.mixtures.items()}
+
+    def note(side: str, layer: nn.Module, given: tuple[Tensor]) -> None:
+        sums[side] += layer.gates(given[0]).float().sum(0).cpu()
+
+    hooks = [layer.register_forward_pre_hook(partial(note, side)) for side, layer in model.mixtures.items()]
+    for batch in batches:
+        model(batch.src, batch.tgt[:, :-1])
+    for hook in hooks:
+        hook.remove()
+    return {side: (of / of.sum()).tolist() for side, of in sums.items()}
+
+# %% ../../nbs/481_rivals_measured.ipynb #ce97d560
+def measure_experts(rules: Rules, place: Place) -> None:
+    "Write a record about the experts of each trained mixture that lies in the place."
+    jobs = [Job(system, tgt, seed, of=rules.name) for system in there(rules) if system.config == "mixture-of-experts"
+            for tgt, seeds in system.seeds.items() for seed in seeds]
+    for job in jobs:
+        path = place.out / f"{job.name.replace(job.system.name, 'experts')}.json"
+        if path.exists() or not (place.runs / job.name / "record.json").exists():
+            say(f"{path.stem}: {'kept' if path.exists() else f'no run {place.runs / job.name}'}")
+            continue
+        begun, translator = time.monotonic(), load(place.runs / job.name)
+        shares = experts_use(translator.model, ParallelCorpus(place.data[job.tgt], "dev").batches(2000))
+        write_record(path, make_record(
+            path.stem, "rival", row=job.system.row, data=translator.run.provenance()["data"], seed=job.seed,
+            config={"run": job.name, "weights": translator.run.provenance()["weights"]},
+            seconds=time.monotonic() - begun, metrics={f"share/{side}": of for side, of in shares.items()}))
+        say(f"{path.stem}: the least asked expert has {100 * min(map(min, shares.values())):.1f}% of a side's gates")
+
 # %% ../../nbs/481_rivals_measured.ipynb #7c40d94a
 def rivals_measured(
-    action: Literal["next", "throughput", "plan"], /, *,
+    action: Literal["next", "throughput", "experts", "plan"], /, *,
     rules: Literal["rivals_measured", "multi30k"] = "rivals_measured",
     data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None,
     device: Literal["cpu", "cuda"] = "cpu", folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
@@ -459,7 +494,8 @@ def rivals_measured(
       python -m annotated_transformer.experiments.rivals_measured throughput --device cuda
 
     Args:
-        action: next: do what comes next; plan: list which records are there; throughput: time updates
+        action: next: do what comes next; plan: list which records are there; throughput: time updates; experts:
+          measure which experts the trained mixtures of experts ask
         rules: rivals_measured: the comparison; multi30k: a Transformer alone, trained eight times as long
         data_de: Multi30k, English-German, made by `prepare`
         data_fr: the same, English-French
@@ -480,7 +516,10 @@ def rivals_measured(
     if action == "plan":
         return print("\n".join(planned(given, out)))
     keep_memory()
-    done = do_next(given, Place({"de": data_de, "fr": data_fr}, folder, out, until))
+    place = Place({"de": data_de, "fr": data_fr}, folder, out, until)
+    if action == "experts":
+        return measure_experts(given, place)
+    done = do_next(given, place)
     say("All is done." if done else "Stopped, or waiting for another process. Go on with the same command.")
 
 # %% ../../nbs/481_rivals_measured.ipynb #7f20bc98
