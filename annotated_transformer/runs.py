@@ -26,7 +26,7 @@ from annotated_transformer.checkpoints import (
 from .files import InputError, file_digest, read_json, write_json, writing
 from annotated_transformer.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
-    write_record)
+    revision, write_record)
 from .rounding import in_8_bits
 from .vocabulary import Vocabulary, load_vocabulary
 
@@ -108,7 +108,7 @@ class Journal:
         """
         if os.access(self.folder, os.W_OK) and not ships(self.folder):
             steps = self.sittings()[-1].get("to_step") if self.sittings() else None
-            line = {"set": name, "date": now(), "steps": steps, "search": search, "metrics": metrics}
+            line = {"set": name, "date": now(), "revision": revision(), "steps": steps, "search": search, "metrics": metrics}
             add_line(self.folder / "evaluations.jsonl", line)
             if (self.folder / "record.json").exists():
                 self.write_record(self.record())

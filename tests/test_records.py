@@ -150,6 +150,9 @@ def commit_faults(record: dict) -> list[str]:
             out.append(f"sitting {number}: {sitting['revision']!r} is no commit of this repository")
         elif made > moment(sitting["begin"]) + timedelta(seconds=1):
             out.append(f"sitting {number}: began {sitting['begin']}, before its revision was committed ({made})")
+    for evaluation in (e for e in record["evaluations"] if "revision" in e):  # those before 2026-11-24 have none
+        if not (made := committed(evaluation["revision"])) or made > moment(evaluation["date"]) + timedelta(seconds=1):
+            out.append(f"{evaluation['set']}: scored {evaluation['date']}, before its revision was committed ({made})")
     made = committed(record["revision"])
     if not made or made.astimezone(UTC).date().isoformat() > record["date"]:
         out.append(f"dated {record['date']}, before its revision {record['revision']} was committed ({made})")
@@ -260,6 +263,7 @@ def faults_of_digest(record: dict) -> list[str]:
     (lambda r: with_sitting(r, 0, end="2026-01-02T11:15:00+00:00"), "sitting 2 begins before"),
     (lambda r: with_sitting(r, 0, end=None), "seconds in sittings of 1800"),
     (lambda r: r | {"evaluations": [{"set": "test", "date": "2025-12-30T00:00:00+00:00"}]}, "scored before"),
+    (lambda r: r | {"evaluations": [{"set": "test", "date": "2026-01-02T00:00:00+00:00", "revision": "4567def"}]}, "before its revision"),
 ])
 def test_each_fault_is_found(good, change, said):
     "A digest can be computed anew; what then cannot be true is found all the same."
