@@ -449,14 +449,14 @@ def time_updates(rules: Rules, device: str, out: Path) -> None:
 @torch.no_grad()
 def experts_use(model: nn.Module, batches: Iterable[Batch]) -> dict[str, list[float]]:
     "Each expert's share of the gates of the encoder's and of the decoder's mixture, over the words of some batches."
-    sums = {side: torch.zeros(len(layer.experts)) for side, layer in model.mixtures.items()}
+    sums, device = {side: torch.zeros(len(layer.experts)) for side, layer in model.mixtures.items()}, next(model.parameters()).device
 
     def note(side: str, layer: nn.Module, given: tuple[Tensor]) -> None:
         sums[side] += layer.gates(given[0]).float().sum(0).cpu()
 
     hooks = [layer.register_forward_pre_hook(partial(note, side)) for side, layer in model.mixtures.items()]
     for batch in batches:
-        model(batch.src, batch.tgt[:, :-1])
+        model(batch.src.to(device), batch.tgt[:, :-1].to(device))
     for hook in hooks:
         hook.remove()
     return {side: (of / of.sum()).tolist() for side, of in sums.items()}
