@@ -53,7 +53,7 @@ def check_checkpoint(path: Path) -> None:
     if wrong:
         raise InputError(f"{path / wrong}: damaged, cut short or exchanged")
 
-
+# %% ../nbs/260_checkpoints.ipynb #4ca6ecd8
 def remove_checkpoint(path: Path) -> None:
     "Remove a checkpoint, its name first, so that nobody sees it half removed."
     old = path.with_name(f".{path.name}.old.tmp")

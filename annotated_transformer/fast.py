@@ -246,8 +246,8 @@ class FastTransformer(Transformer):
         "What is added to the embeddings of the first `length` positions."
         return self.positions(self.embedding.weight.new_zeros(1, length, self.config.d_model))[0]
 
-    def embed_packed(self, at: Packed, own: SharedEmbedding | None = None) -> Float[Tensor, "tokens d_model"]:
-        embedded = (own or self.embedding)(at.ids)
+    def embed_packed(self, at: Packed, src_embedding: SharedEmbedding | None = None) -> Float[Tensor, "tokens d_model"]:
+        embedded = (src_embedding or self.embedding)(at.ids)
         return drop(embedded + self.position_vectors(at.mask.size(3)).index_select(0, at.positions), self.dropout)
 
     def encoder_layer(self, layer: EncoderLayer, x: Float[Tensor, "tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:

@@ -88,7 +88,7 @@ def cut(encoded: list[list[int]], most: int, first_line: int = 1) -> list[list[i
                   file=sys.stderr)
     return [ids if len(ids) <= most else ids[: most - 1] + [END] for ids in encoded]
 
-
+# %% ../nbs/320_translation.ipynb #1c6a89e5
 def beginnings(prefix: str | Sequence[Beginning], encoded: list[list[int]], vocabulary: Vocabulary,
                extra: int = 50, most: float = math.inf) -> list[list[int]]:
     "`prefix` as ids, a list for each source. Raises InputError where it does not fit them, or has other ids."

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from annotated_transformer import architectures
-from annotated_transformer.batching import encode_corpus
+from annotated_transformer.batching import Batch, encode_corpus
 from annotated_transformer.commands import train as train_command
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.experiments import costs
@@ -20,6 +20,7 @@ from annotated_transformer.model import BASE, PAD
 from annotated_transformer.processes import native_precision
 from annotated_transformer.records import read_record, write_record
 from annotated_transformer.rivals.fine_tuning import Tuning
+from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConfig
 from annotated_transformer.presets import PAPER
 from annotated_transformer.vocabulary import BytePairVocabulary
 
@@ -320,17 +321,13 @@ def test_runs_that_are_compared_share_text_vocabulary_and_training(tgt, seeds):
 
 def test_the_use_of_experts():
     "Against the gates asked by hand: over the words of both sides, padding left out."
-    from annotated_transformer.batching import Batch
-    from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConfig
-
     torch.manual_seed(0)
     model = Mixture(MixtureConfig(vocab_size=20, n_layers=2, d_model=8, n_experts=4, d_expert=8, experts_used=2)).eval()
     for layer in model.mixtures.values():
         nn.init.normal_(layer.gate.weight)
     src, tgt = torch.tensor([[5, 6, 7, 3], [9, 3, 0, 0]]), torch.tensor([[2, 8, 9, 3], [2, 7, 3, 0]])
     found = module.experts_use(model, [Batch(src, tgt, None)] * 2)
-    real = (src != PAD)
-    states = model.read_on(model.encoder[1], model.read_both_ways(src)[0])[real]
+    states = model.read_on(model.encoder[1], model.read_both_ways(src)[0])[src != PAD]
     wanted = model.mixtures["encoder"].gates(states).sum(0)
     torch.testing.assert_close(torch.tensor(found["encoder"]), wanted / wanted.sum())
     assert len(found["decoder"]) == 4 and abs(sum(found["decoder"]) - 1) < 1e-6 and wanted.std() > 0.1

@@ -396,7 +396,7 @@ def chosen_of_many(session: Session, tuned: DecoderOnly, scorer: Scorer, task: T
                       **session.once(f"best_of_{n}", measure)})
     return lines
 
-
+# %% ../../nbs/850_after_the_paper_measured.ipynb #729be06a
 def samples_of(session: Session, models: dict[str, DecoderOnly], task: Task, most: int = 8) -> list[dict]:
     "An answer of each model to the same prompts."
     def measure() -> dict:

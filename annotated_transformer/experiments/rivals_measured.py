@@ -153,7 +153,7 @@ class Job:
             return f"{self.of}_trial_{self.system.name}_{self.settings}"
         return f"{self.of}_{self.system.name}{'_fr' * (self.tgt == 'fr')}_seed{self.seed}"
 
-
+# %% ../../nbs/481_rivals_measured.ipynb #d3bbb4d8
 def trial_jobs(rules: Rules, system: System) -> list[Job]:
     "A system's trials; none if there is nothing to choose."
     tried = rules.candidates(system)
@@ -469,7 +469,7 @@ def measure_experts(rules: Rules, place: Place) -> None:
     for job in jobs:
         path = place.out / f"{job.name.replace(job.system.name, 'experts')}.json"
         if path.exists() or not (place.runs / job.name / "record.json").exists():
-            say(f"{path.stem}: {'kept' if path.exists() else f'no run {place.runs / job.name}'}")
+            say(f"{path.stem}: {'kept' if path.exists() else f'no run {place.runs / job.name}; the action next trains it'}")
             continue
         begun, translator = time.monotonic(), load(place.runs / job.name)
         shares = experts_use(translator.model, ParallelCorpus(place.data[job.tgt], "dev").batches(2000))

@@ -41,7 +41,7 @@ def quality(record: dict, measure: str) -> float:
     return {"perplexity": -100 * math.log(m["perplexity"]), "BLEU": m["sacrebleu/dev"],
             "accuracy": 100 * m["accuracy"]}[measure]
 
-
+# %% ../../nbs/520_verdicts.ipynb #7c9d9235
 @cache
 def paper_margin(worse: str, better: str, measure: str) -> float:
     "The paper's own margin, from the printed numbers; NaN if it prints none."
