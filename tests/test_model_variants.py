@@ -1,4 +1,5 @@
 """Dependencies by distance, and models whose code is another: small rules run to their end, and the records are those that the claims ask for."""
+import math
 from dataclasses import replace
 
 import pytest
@@ -6,16 +7,18 @@ import torch
 
 from annotated_transformer.architectures import build
 from annotated_transformer.batching import encode_corpus
-from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.corpora import Corpus, grammar_corpus
 from annotated_transformer.experiments import by_distance, model_variants
 from annotated_transformer.experiments.rivals_measured import System, read_rules, run_names
 from annotated_transformer.experiments.verdicts import read_claims
+from annotated_transformer.fast import plain
 from annotated_transformer.files import InputError
 from annotated_transformer.grammar import examples
-from annotated_transformer.model import TransformerConfig, count_parameters
+from annotated_transformer.model import START, TransformerConfig, count_parameters
 from annotated_transformer.records import read_record
 from annotated_transformer.presets import PRESETS
 from annotated_transformer.training import start_run, train
+from annotated_transformer.translation import load
 from annotated_transformer.vocabulary import BytePairVocabulary
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
@@ -58,6 +61,27 @@ def test_variants_of_the_model_to_the_end(data, tmp_path, monkeypatch, capsys):
     assert asked("variant_positions") <= set(found["metrics"]) and len(found["metrics"]) == 6
     assert {line["positions"] for line in found["by_position"]} == set(model_variants.POSITIONS)
     assert asked("variant_additive") <= set(read_record(tmp_path / "out" / "variant_additive_seed0.json")["metrics"])
+
+
+def test_positions_are_measured_beyond_the_training_length(data, tmp_path):
+    "Each number from the plain model's probabilities of single symbols, one joined pair at a time."
+    run = start_run(tmp_path / "run", data, TransformerConfig(vocab_size=300, **TINY), replace(PRESETS["small"][1], **FEW))
+    assert train(run)
+    pairs, translator = list(Corpus.open(data).pairs("dev")), load(tmp_path / "run")
+    found, lines, limit = model_variants.by_position(tmp_path / "run", pairs)
+    count = math.ceil(2 * limit * len(pairs) / sum(len(ids) for ids in translator.encode([tgt for _, tgt in pairs], "tgt")))
+    nats = {"within": [], "beyond": []}
+    for i in range(0, len(pairs) // count * count, count):
+        src, tgt = (translator.encode([" ".join(side)])[0] for side in zip(*pairs[i : i + count]))
+        with torch.no_grad():
+            logs = plain(translator.model)(torch.tensor([src]), torch.tensor([[START, *tgt[:-1]]]))[0].log_softmax(-1)
+        for place, symbol in enumerate(tgt):
+            nats["within" if place < limit else "beyond"].append(-logs[place, symbol].item())
+    assert limit == run.config["data"]["longest"]["tgt"] and nats["beyond"]
+    for part, of in nats.items():
+        assert math.isclose(math.exp(sum(of) / len(of)), found[part], rel_tol=1e-4), part
+    assert sum(line["tokens"] for line in lines) == sum(map(len, nats.values())) and lines[-1]["to"] > limit
+    assert math.isclose(sum(line["tokens"] * math.log(line["perplexity"]) for line in lines), sum(map(sum, nats.values())), rel_tol=1e-4)
 
 
 def test_the_rules_of_the_variants_are_the_sweeps():

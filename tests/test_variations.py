@@ -17,10 +17,9 @@ from annotated_transformer import cli
 from annotated_transformer.experiments import row_measurements, sweep
 from annotated_transformer.batching import encode_corpus
 from annotated_transformer.corpora import Corpus, grammar_corpus
-from annotated_transformer.fast import plain
 from annotated_transformer.files import file_digest
 from annotated_transformer.runs import Run
-from annotated_transformer.model import START, Transformer, count_parameters
+from annotated_transformer.model import Transformer, count_parameters
 from annotated_transformer.experiments.row_measurements import measure_step_time
 from annotated_transformer.experiments.sweep import Job, measurements, plan
 from annotated_transformer.translation import SENTENCE, load
@@ -128,28 +127,6 @@ def test_sentences_add_up_to_the_record(killed):
         assert math.isclose(math.exp(sums["nats"] / sums["tokens"]), m["perplexity"], rel_tol=1e-4)
 
 
-def test_positions_are_measured_beyond_the_training_length(killed, data):
-    "Each number from the plain model's probabilities of single symbols, one joined pair at a time."
-    record = json.loads((killed["place"] / "records" / "row_tiny_positions.json").read_text())
-    limit, count = record["config"]["longest_trained"], record["config"]["joined"]
-    pairs = list(Corpus.open(data).pairs("dev"))
-    groups = [pairs[i : i + count] for i in range(0, len(pairs) // count * count, count)]
-    for row, kind in (("base", "sinusoidal"), ("E", "learned")):
-        translator, nats = load(killed["place"] / "runs" / f"row_tiny_{row}_seed0"), {"within": [], "beyond": []}
-        for group in groups:
-            src, tgt = (translator.encode([" ".join(side)])[0] for side in zip(*group))
-            with torch.no_grad():
-                logs = plain(translator.model)(torch.tensor([src]), torch.tensor([[START, *tgt[:-1]]]))[0].log_softmax(-1)
-            for place, symbol in enumerate(tgt):
-                nats["within" if place < limit else "beyond"].append(-logs[place, symbol].item())
-        for part, found in nats.items():
-            assert math.isclose(math.exp(sum(found) / len(found)), record["metrics"][f"perplexity_{part}/{kind}"], rel_tol=1e-4), (part, kind)
-        lines = [line for line in record["by_position"] if line["positions"] == kind]
-        assert sum(line["tokens"] for line in lines) == sum(map(len, nats.values())) and max(line["to"] for line in lines) > limit
-        total = sum(line["tokens"] * math.log(line["perplexity"]) for line in lines)
-        assert math.isclose(total, sum(map(sum, nats.values())), rel_tol=1e-4)
-
-
 def test_verdicts_are_read_from_records(killed):
     "One seed tells nothing over seeds; over sentences there is an interval, from the files beside the records."
     place = killed["place"] / "records"
@@ -215,7 +192,7 @@ def test_the_order_of_a_plan(data, tmp_path):
     jobs = plan((), "tiny", (0, 1, 2), data, tmp_path, tmp_path)
     assert [(job.row, job.seed) for job in jobs[:4]] == [("base", 0), ("base", 1), ("base", 2), ("big", 0)]  # then the longest first
     assert [job.seed for job in jobs[3:]] == [0] * (len(ROWS) - 1) + [1] * (len(ROWS) - 1) + [2] * (len(ROWS) - 1)
-    assert len(jobs) == 3 * len(ROWS) and [job.row for job in measurements(jobs)] == ["step_time", "positions"]
+    assert len(jobs) == 3 * len(ROWS) and [job.row for job in measurements(jobs)] == ["step_time"]
     assert not measurements([job for job in jobs if job.row != "base"])
     assert [job.seed for job in plan(("A1",), "tiny", (2, 1), data, tmp_path, tmp_path)] == [1, 2]
 
