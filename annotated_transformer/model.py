@@ -162,7 +162,7 @@ def count_parameters(config: TransformerConfig) -> int:
     norm = 2 * c.d_model
     feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
     if c.parameter_heads:
-        feed_forward = 2 * c.parameter_heads * 64 * (c.d_model + c.n_p)
+        feed_forward = 2 * c.parameter_heads * 64 * (c.d_model + c.n_p)  # d_pk = d_pv = 64
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
     positions = c.max_length * c.d_model if c.positions == "learned" else 0

@@ -70,7 +70,8 @@ def quality_sums(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int
 
 def quality(nats: float, right: int, tokens: int) -> Quality:
     "`Quality` from the sums of `quality_sums`."
-    return Quality(math.exp(min(nats / max(tokens, 1), 700)), right / max(tokens, 1), int(tokens))
+    return Quality(math.exp(min(nats / max(tokens, 1), 700)),  # e^710 is too large for a float
+                   right / max(tokens, 1), int(tokens))
 
 # %% ../nbs/251_regularization.ipynb #789d2c3d
 def measure(model: nn.Module, batches: Iterable[Batch]) -> Quality:
