@@ -48,6 +48,8 @@ def test_each_run_is_measured_on_the_same_sets(mixed, small, tmp_path):
     assert pairs["nothing"] > pairs["first"] > pairs["second"] > 0
     assert len({record["data"]["vocabulary"] for record in records.values()}) == 1
     assert records["first"]["config"]["without"] == ["one"] and records["first"]["metrics"]["steps"] == 3
+    with pytest.raises(InputError, match="run_first_seed0: a run of --steps 3"):
+        leave_out(mixed / "s.toml", mixed / "data", ("one",), "first", steps=4, folder=tmp_path / "runs", out=tmp_path / "again")
 
 
 def test_what_cannot_be_left_out(mixed, tmp_path):

@@ -101,11 +101,13 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
     """
     if bool(without) != (name != "nothing"):
         raise InputError("give --without and a --name for it, or neither")
+    place = folder / f"run_{name}_seed{seed}"
+    known = Run.open(place) if (place / "config.json").exists() else None
+    if known and known.config["training"]["steps"] != steps:
+        raise InputError(f"{place}: a run of --steps {known.config['training']['steps']}: give the same number, or another --folder")
     keep_memory()
     corpus = corpus_without(sources, without, vocabulary_of, folder / f"data_{name}")
-    place = folder / f"run_{name}_seed{seed}"
-    run = Run.open(place) if (place / "config.json").exists() else start_run(
-        place, corpus.folder, *shapes(len(load_vocabulary(vocabulary_of)), steps, seed))
+    run = known or start_run(place, corpus.folder, *shapes(len(load_vocabulary(vocabulary_of)), steps, seed))
     if not train(run, minutes=minutes):
         return say("Stopped. The same command resumes it")
     metrics = run.record()["metrics"] | measure_sets(run, corpus)
