@@ -28,7 +28,7 @@ class ParameterAttention(nn.Module):
     """Multi-head attention over `n_p` learned keys and values, a drop-in for `FeedForward` (the source's appendix).
 
     `n_heads` is h_p, `d_pk` and `d_pv` are the widths of a head's keys and values. Only queries and outputs are projected; keys and
-    values are parameters, times sqrt(d_model) as embeddings are, and the scores are not divided by sqrt(d_pk).
+    values are parameters, times sqrt(d_model) as embeddings are. The scores are divided by sqrt(d_pk), as in equation 1.
     """
 
     def __init__(self, d_model: int, n_heads: int, n_p: int, d_pk: int = 64, d_pv: int = 64):
@@ -41,5 +41,6 @@ class ParameterAttention(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         query = self.query(x).unflatten(-1, (self.n_heads, -1))  # [*batch, head, d_pk]
-        weights = torch.einsum("...hd,hpd->...hp", query, self.key * self.scale).softmax(-1)
+        scores = torch.einsum("...hd,hpd->...hp", query, self.key * self.scale) / self.key.size(-1) ** 0.5
+        weights = scores.softmax(-1)
         return self.output(torch.einsum("...hp,hpv->...hv", weights, self.value * self.scale).flatten(-2))

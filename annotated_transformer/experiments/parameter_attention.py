@@ -36,8 +36,8 @@ def replace_networks(model: Transformer, reading: Reading) -> None:
     n_heads, d_pk = HEADS[reading]
     for layer in [*model.encoder, *model.decoder]:
         layer.feed_forward = ParameterAttention(model.config.d_model, n_heads, N_P, d_pk, d_pk)
-        if reading in ("divided", "narrow-divided"):
-            layer.feed_forward.query.register_forward_hook(lambda module, given, query: query * d_pk**-0.5)
+        if reading in ("undivided", "narrow"):
+            layer.feed_forward.query.register_forward_hook(lambda module, given, query: query * d_pk**0.5)
     initialise(model, model.config.n_layers)
 
 # %% ../../nbs/551_parameter_attention.ipynb #31a3012a
@@ -46,7 +46,8 @@ def pairs_in_use(attention: ParameterAttention, vectors: int = 512) -> float:
     "How many pairs a head uses on average, exp(entropy), for vectors like those that LayerNorm produces."
     x = torch.randn(vectors, attention.query.in_features, generator=torch.Generator().manual_seed(0))
     query = attention.query(x).unflatten(-1, (attention.n_heads, -1))
-    weights = torch.einsum("...hd,hpd->...hp", query, attention.key * attention.scale).softmax(-1)
+    scores = torch.einsum("...hd,hpd->...hp", query, attention.key * attention.scale) / attention.key.size(-1) ** 0.5
+    weights = scores.softmax(-1)
     return torch.special.entr(weights).sum(-1).exp().mean().item()
 
 # %% ../../nbs/551_parameter_attention.ipynb #4a28cdde
