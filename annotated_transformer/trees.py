@@ -103,7 +103,7 @@ def trees_in(numbered: Iterable[tuple[int, str]], name) -> Iterator[tuple[int, T
                 yield begun, Tree(tuple(walk))
                 walk = []
     if walk:
-        still = f"{len(holds)} brackets are open at the end"
+        still = "1 bracket is open at the end" if len(holds) == 1 else f"{len(holds)} brackets are open at the end"
         raise InputError(f"{name}, line {begun}: the tree that begins here is not closed: {still}")
 
 # %% ../nbs/700_trees.ipynb #fa666601
