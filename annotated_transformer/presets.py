@@ -8,7 +8,7 @@ __all__ = ['SMALL', 'TINY', 'PAPER', 'PRESETS', 'TrainingConfig', 'check_trainin
 # %% ../nbs/250_presets.ipynb #e9b180b1
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from .files import InputError
 from .model import BASE, BIG, BIG_EN_FR
@@ -82,8 +82,10 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         raise InputError(f"rate {training.rate}: give a number above 0")
     if training.optimizer not in OPTIMIZERS:
         raise InputError(f"optimizer {training.optimizer}: give {', '.join(OPTIMIZERS)}")
+    if training.precision not in get_args(TrainingConfig.__annotations__["precision"]):
+        raise InputError(f"precision {training.precision}: give auto, float32, bfloat16 or float64")
     if not 0 <= training.clip_norm < math.inf:
         raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
-    for name in ("seed", "dev_bleu", "patience"):
+    for name in ("dev_bleu", "patience"):
         if getattr(training, name) < 0:
             raise InputError(f"{name} {getattr(training, name)}: give 0 or more")
