@@ -210,6 +210,17 @@ def test_each_step_of_a_plan_has_a_record_of_its_own(name):
     assert {tgt for s in rules.systems.values() for tgt in s.seeds} == {"de", "fr"}
 
 
+def test_trials_without_smoothing_differ_in_the_smoothing_alone():
+    without = module.read_rules("unsmoothed")
+    assert without.trials | {"peaks": RULES.trials["peaks"]} == RULES.trials and set(without.trials["peaks"]) < set(RULES.trials["peaks"])
+    for name, system in without.systems.items():
+        assert system._replace(seeds={}, own=None) == RULES.systems[name]._replace(seeds={}, own=None)
+        assert RULES.systems[name].own in (None, system.own)
+        with_it, alone = (module.training_of(rules, Settings(), 64, 1000, True) for rules in (RULES, without))
+        assert (with_it.label_smoothing, alone.label_smoothing) == (0.1, 0.0) and replace(alone, label_smoothing=0.1) == with_it
+    assert set(without.systems) == set(RULES.systems) and all("_trial_" in step.name for step in module.steps(without))
+
+
 def test_rules_without_lengths_time_nothing(capsys, tmp_path):
     with pytest.raises(SystemExit) as end:
         module.main(["throughput", "--rules", "multi30k", "--out", str(tmp_path / "out")])
