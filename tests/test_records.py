@@ -179,6 +179,13 @@ def test_records_are_whole_and_possible():
     assert RECORDS and not complaints, "\n".join(complaints)
 
 
+def test_programs_that_measure_begin_their_sitting_as_they_start():
+    "The `run_program` of records notes the revision at once; with that of options, a record would name the one at its end."
+    programs = {path.stem: path.read_text() for path in (ROOT / "annotated_transformer/experiments").glob("*.py")}
+    writers = [name for name, text in programs.items() if "make_record" in text and "run_program(" in text]
+    assert len(writers) > 8 and not [name for name in writers if re.search(r"options import [^\n]*run_program", programs[name])]
+
+
 def test_older_records_are_counted_and_untouched():
     "Those made before the rule: none is added to them, and none is changed. They go when they are measured again."
     older = {p.stem: file_digest(p) for p in RECORDS if is_older(json.loads(p.read_text(encoding="utf-8")))}

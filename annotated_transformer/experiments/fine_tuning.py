@@ -14,9 +14,8 @@ from ..commands.train import beginning, check_fit
 from ..corpora import Corpus
 from ..files import InputError
 from ..optimizer import learning_rate
-from ..options import run_program
 from ..presets import TrainingConfig
-from ..records import make_record, write_record
+from ..records import make_record, run_program, write_record
 from ..runs import Run
 from ..training import start_run, train
 from ..translation import evaluate, load

@@ -20,8 +20,7 @@ from ..fast import fast, keep_memory
 from ..feed_forward import ParameterAttention
 from ..files import InputError
 from ..model import Transformer, initialise
-from ..options import run_program
-from ..records import check_place, make_record, write_record
+from ..records import check_place, make_record, run_program, write_record
 from ..vocabulary import load_vocabulary
 
 # %% ../../nbs/551_parameter_attention.ipynb #aa0e0a6d

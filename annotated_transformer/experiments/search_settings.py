@@ -18,8 +18,7 @@ from torch import Tensor
 from ..checkpoints import load_weights
 from ..corpora import Corpus
 from ..files import InputError, read_json
-from ..records import check_place, ended, is_older, make_record, read_record, this_process, write_record
-from ..options import run_program
+from ..records import check_place, ended, is_older, make_record, read_record, run_program, this_process, write_record
 from ..runs import Run, average
 from ..scores import bleu, paired
 from ..processes import training_device

@@ -16,9 +16,9 @@ from ..corpora import Corpus
 from ..fast import keep_memory
 from ..files import InputError, writing
 from ..model import BASE, TransformerConfig
-from ..options import run_program, say
+from ..options import say
 from ..presets import PAPER, TrainingConfig
-from ..records import make_record, write_record
+from ..records import make_record, run_program, write_record
 from ..runs import Run
 from ..sources import mixed_corpus, read_sources
 from ..training import start_run, train

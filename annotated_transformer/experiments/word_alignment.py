@@ -19,8 +19,7 @@ from torch import Tensor
 from .attention_heads import Sentence, split_words, untrained, word_weights
 from ..files import InputError
 from ..model import Transformer
-from ..options import run_program
-from ..records import check_place, make_record, write_record
+from ..records import check_place, make_record, run_program, write_record
 from ..translation import load
 from ..vocabulary import Vocabulary
 
