@@ -82,8 +82,8 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         raise InputError(f"rate {training.rate}: give a number above 0")
     if training.optimizer not in OPTIMIZERS:
         raise InputError(f"optimizer {training.optimizer}: give {', '.join(OPTIMIZERS)}")
-    if training.precision not in get_args(TrainingConfig.__annotations__["precision"]):
-        raise InputError(f"precision {training.precision}: give auto, float32, bfloat16 or float64")
+    if training.precision not in (known := get_args(TrainingConfig.__annotations__["precision"])):
+        raise InputError(f"precision {training.precision}: give {', '.join(known)}")
     if not 0 <= training.clip_norm < math.inf:
         raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
     for name in ("dev_bleu", "patience"):
