@@ -207,6 +207,22 @@ def test_padding_changes_nothing(kind, tied):
         torch.testing.assert_close(together[row, : alone.size(1)], alone[0], rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["recurrent", "deep-att", "bytenet", "mixture-of-experts"])
+def test_plain_vectors_are_rows_of_the_table(kind, tied):
+    "Multiplied by the root of d_model only where they are not plain; padding stays zero, and the search sees the same vectors."
+    ids = torch.tensor([[5, 6, PAD]])
+    for plain, factor in ((False, None), (True, 1.0)):
+        model = small_model(kind, tied=tied, plain_vectors=plain)
+        for side in ("source", "target"):
+            table = model.embedding if tied else model.tables[side]
+            expected = table.weight[ids[0]] * (factor or math.sqrt(model.config.d_model))
+            torch.testing.assert_close(model.vectors(side, ids)[0], expected)
+            assert (model.vectors(side, ids)[0, 2] == 0).all()
+    large = build(replace(architecture(kind).config(), plain_vectors=True, tied=tied))
+    assert all(abs(t.weight[PAD + 1 :].std() - 0.1) < 0.001 for t in (large.embedding, *large.tables.values()))
+
+
 @pytest.mark.parametrize("kind", RIVALS)
 def test_no_look_into_the_future(kind):
     "The gradient of the output at position i reaches the vectors of the symbols up to i, all of the source, and no later symbol."

@@ -221,6 +221,17 @@ def test_trials_without_smoothing_differ_in_the_smoothing_alone():
     assert set(without.systems) == set(RULES.systems) and all("_trial_" in step.name for step in module.steps(without))
 
 
+def test_trials_with_plain_vectors_differ_in_the_vectors_alone():
+    plain = module.read_rules("plain_vectors")
+    assert plain.trials | {"peaks": RULES.trials["peaks"]} == RULES.trials and set(plain.trials["peaks"]) < set(RULES.trials["peaks"])
+    for name, system in plain.systems.items():
+        assert system.configuration(300) == replace(RULES.systems[name].configuration(300), plain_vectors=True)
+        with_it, without = (module.training_of(rules, Settings(), 64, 1000, True) for rules in (RULES, plain))
+        assert with_it == without
+    assert set(plain.systems) == set(RULES.systems) - {"transformer", "convolutional"}
+    assert all("_trial_" in step.name for step in module.steps(plain))
+
+
 def test_rules_without_lengths_time_nothing(capsys, tmp_path):
     with pytest.raises(SystemExit) as end:
         module.main(["throughput", "--rules", "multi30k", "--out", str(tmp_path / "out")])

@@ -39,6 +39,15 @@ class EncoderDecoder(nn.Module):
         self.tables = nn.ModuleDict(
             {side: SharedEmbedding(config.vocab_size, config.d_model, PAD) for side in sides}
         )
+        if getattr(config, "plain_vectors", False):
+            self.draw_plain()
+
+    def draw_plain(self) -> None:
+        "Draw the tables with a standard deviation of 0.1, and do not multiply vectors by the root of d_model."
+        for table in (self.embedding, *self.tables.values()):
+            table.scale = 1.0
+            nn.init.normal_(table.weight, std=0.1)
+            table.weight.data[PAD] = 0
 
     def vectors(self, side: str, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         "The vectors of source or target symbols."

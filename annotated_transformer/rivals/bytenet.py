@@ -39,6 +39,8 @@ class ByteNetConfig:
     "on the embeddings and on what a block adds"
     tied: bool = False
     "one table for source, target and softmax (the paper's system had three)"
+    plain_vectors: bool = False
+    "vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers"
 
 # %% ../../nbs/450_bytenet.ipynb #d01d47f7
 class Block(nn.Module):

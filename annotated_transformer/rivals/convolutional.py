@@ -79,10 +79,7 @@ class Convolutional(EncoderDecoder):
         self.positions = nn.ModuleDict(
             {side: LearnedPositions(d, c.max_length) for side in ("source", "target")}
         )
-        for vectors in (self.embedding, *self.tables.values()):
-            vectors.scale = 1.0  # plain tables: to multiply by the root of d is the Transformer's way
-            nn.init.normal_(vectors.weight, std=0.1)
-            vectors.weight.data[PAD] = 0
+        self.draw_plain()
         for table in self.positions.values():
             nn.init.normal_(table.table, std=0.1)
         self.encoder, self.decoder = (

@@ -32,6 +32,8 @@ class DeepAttConfig:
     "on h, on the embeddings and on the output; the fast-forward connections are never dropped"
     tied: bool = False
     "one table for source, target and softmax (the paper's system had three)"
+    plain_vectors: bool = False
+    "vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers"
 
 # %% ../../nbs/430_deep_att.ipynb #9b814442
 class FastForward(nn.Module):

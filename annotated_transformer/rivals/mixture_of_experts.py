@@ -86,6 +86,7 @@ class MixtureConfig(RecurrentConfig):
         d_model: width of the vectors and of the LSTMs' states
         dropout: on embeddings, between layers, on the output and on what the experts add
         tied: one table for source, target and softmax (the paper's system had three)
+        plain_vectors: vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers
         n_experts: in each of the two mixtures
         d_expert: inner width of an expert
         experts_used: k, the experts that a word uses; fewer than n_experts

@@ -32,6 +32,8 @@ class RecurrentConfig:
     "between layers"
     tied: bool = False
     "one table for source, target and softmax (the paper's systems had three)"
+    plain_vectors: bool = False
+    "vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers"
 
 # %% ../../nbs/420_recurrent.ipynb #1b7c8871
 class Alignment(nn.Module):
