@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 
+from . import __version__
 from .files import InputError
 from .options import OptionParser, call
 
@@ -51,7 +52,7 @@ Then, on text of your own (two files, line i of one the translation of line i of
   annotated-transformer evaluate runs/mine
   echo "A sentence." | annotated-transformer translate runs/mine
 
-annotated-transformer COMMAND --help explains the options of one. Each takes three more:
+annotated-transformer COMMAND --help explains the options of one; --version names this package's. Each takes three more:
   --device NAME   compute there: cpu, cuda, cuda:1, mps (a GPU where there is one, unless given)
   --threads N     threads of the processor (all of its cores, unless given)
   --code FILE     Python code that is run first, for a kind of model of your own"""
@@ -89,6 +90,10 @@ def run_command(argv: Sequence[str]) -> None:
     "Run a command line. Raises InputError for anything wrong with it."
     given, rest = for_every_command(argv)
     name, *options = rest or [""]
+    if name in ("-h", "--help"):
+        return print(USAGE)
+    if name == "--version":
+        return print(f"annotated-transformer {__version__}")
     if not name:
         raise InputError(f"no command: give one of {', '.join(COMMANDS)}")
     if name not in COMMANDS:
@@ -105,9 +110,9 @@ def run_command(argv: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     "The console script. Errors that a user can correct take one line on standard error, and exit code 2."
     argv = sys.argv[1:] if argv is None else argv
-    if not argv or argv[0] in ("-h", "--help"):
+    if not argv:
         print(USAGE)
-        raise SystemExit(0 if argv else 2)
+        raise SystemExit(2)
     try:
         run_command(argv)
     except InputError as error:

@@ -69,9 +69,7 @@ def chrf(translations: Sequence[str], references: Sequence[str], samples: int = 
 @cache
 def punctuation():
     "sacremoses' list of signs and their replacements."
-    from sacremoses import MosesPunctNormalizer
-
-    return MosesPunctNormalizer()
+    return needs("sacremoses", "scores").MosesPunctNormalizer()
 
 
 def replace_unicode_punctuation(text: str) -> str:
@@ -103,13 +101,11 @@ def moses_languages() -> list[str]:
 @cache
 def moses(language: str):
     "sacremoses' tokeniser with Unicode's properties. Raises InputError for a language without rules."
-    import regex
-    from sacremoses import MosesTokenizer
-
+    regex, sacremoses = needs("regex", "scores"), needs("sacremoses", "scores")
     if language not in moses_languages():
         raise InputError(
             f"language {language!r}: Moses has no rules for it; give one of {', '.join(moses_languages())}")
-    tokenizer = MosesTokenizer(language)
+    tokenizer = sacremoses.MosesTokenizer(language)
     for name in ("PAD_NOT_ISALNUM", "COMMA_SEPARATE_1", "COMMA_SEPARATE_2", "COMMA_SEPARATE_3"):
         setattr(tokenizer, name, with_properties(tokenizer, getattr(tokenizer, name)))
     for name in ("ENGLISH_SPECIFIC_APOSTROPHE", "FR_IT_SPECIFIC_APOSTROPHE"):
@@ -146,8 +142,7 @@ def paper_bleu(
     """
     from importlib.metadata import version
 
-    from sacrebleu.metrics import BLEU
-
+    BLEU = needs("sacrebleu.metrics", "scores").BLEU
     compounds = language == "de" if compounds is None else compounds
     texts = ([paper_tokens(line, language, compounds) for line in lines]
              for lines in (translations, references))

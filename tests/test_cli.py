@@ -12,7 +12,7 @@ import warnings
 
 import pytest
 
-from annotated_transformer import cli, grammar
+from annotated_transformer import __version__, cli, grammar
 from annotated_transformer.commands.translate import LONGEST
 from annotated_transformer.files import InputError, file_digest
 from annotated_transformer.runs import Run, ship
@@ -389,11 +389,18 @@ def test_word_pieces(text, tmp_path, capsys):
     cli.main(["evaluate", str(tmp_path / "run"), "--beam-size", "1"])
 
 
+def test_help_and_version_after_the_options_of_every_command(capsys):
+    for argv in (["-h"], ["--threads", "1", "--help"]):
+        cli.main(argv)
+        assert capsys.readouterr().out == cli.USAGE + "\n"
+    cli.main(["--version"])
+    assert capsys.readouterr().out == f"annotated-transformer {__version__}\n"
+
+
 @pytest.mark.parametrize("command", ["", *cli.COMMANDS])
 def test_help_has_examples(command, capsys):
-    with pytest.raises(SystemExit) as end:
+    with contextlib.suppress(SystemExit) if not command else pytest.raises(SystemExit, match="0"):
         cli.main([*command.split(), "--help"])
-    assert end.value.code == 0
     out = capsys.readouterr().out
     assert "Examples:" in out or not command and "Begin with:" in out
     assert f"  annotated-transformer {command or 'prepare'}" in out or command == "parse"

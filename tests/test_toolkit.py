@@ -513,6 +513,8 @@ def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path)
     metrics = record["metrics"]
     assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics["perplexity/tuned"] < metrics["perplexity/scratch"]
     assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)["metrics"]["steps/tuned"] == metrics["steps/tuned"]
+    with pytest.raises(InputError, match="another source, corpus or training"):  # the folder's runs began from other weights
+        measure_fine_tuning(str(tmp_path / "runs/scratch"), data, tmp_path / "runs", tmp_path, 0.01)
 
 
 @pytest.mark.parametrize("raised, code, told", [

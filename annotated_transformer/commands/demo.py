@@ -66,17 +66,20 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
           "(After `source .venv/bin/activate` your shell knows `annotated-transformer`.)")
 
 # %% ../../nbs/390_demo.ipynb #bbf23737
-def show_translations(translator: Translator, corpus: Corpus) -> None:
-    "BLEU on the sets that were held out, and five translations beside their references."
+def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float]:
+    "Print BLEU on the sets that were held out, and five translations beside their references. Returns BLEU by set."
+    found = {}
     for split, what in (("test", "unseen sentences"),
                         ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = evaluate(translator, sources, references, progress=True)
         if recordable(translator.run, corpus, split):
             keep_scores(translator.run, split, result, {"beam_size": 4, "alpha": 0.6})
+        found[split] = result.sacrebleu
         print(f"BLEU {result.sacrebleu:5.1f} on {result.sentences:,} {what}")
         if split == "test":
             samples = list(zip(sources, references, result.translations))[:5]
     for source, reference, made in samples:
         print(f"\n  English    {source}\n  reference  {reference}\n  the model  {made}")
     print()
+    return found

@@ -46,8 +46,8 @@ def score_table(found: dict[str, Any]) -> str:
         per_word = f"{metrics['perplexity_per_word']:.3f} per word"
         lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per word piece, {per_word}")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
-    for kind, (value, p, _) in found.get("against", {}).items():
-        lines.append(f"  {LABELS[kind]:12} {value:+6.2f}   against the other, p = {p:.3f} by paired bootstrap")
+    for kind, than in found.get("against", {}).items():
+        lines.append(f"  {LABELS[kind]:12} {than['value']:+6.2f}   against the other, p = {than['p']:.3f} by paired bootstrap")
     return "\n".join(lines)
 
 # %% ../../nbs/370_evaluate.ipynb #46c072ff
@@ -87,7 +87,9 @@ def other_system(against: str, lines: int) -> list[str]:
 
 def compared(made: list[str], references: list[str], other: list[str] | None) -> dict[str, Any]:
     "The comparison with another system's translations, if there are any."
-    return {} if other is None else {"against": paired(other, made, references)}
+    if other is None:
+        return {}
+    return {"against": {kind: difference._asdict() for kind, difference in paired(other, made, references).items()}}
 
 # %% ../../nbs/370_evaluate.ipynb #a43fcca9
 def evaluate_file(translations: Path, references: Path, language: str | None, record: Path | None,

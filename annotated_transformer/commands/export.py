@@ -20,7 +20,7 @@ from ..translation import load
 def export(
     run: Path, folder: Path, /, *,
     to: Literal["ctranslate2", "huggingface", "onnx"] = "ctranslate2",
-    quantization: Literal["float32", "float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16",
+    quantization: Literal["float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16",
                           "int16"] | None = None,
 ) -> None:
     """Write a trained run for other programs: CTranslate2, Hugging Face's transformers, or any ONNX runtime.
@@ -33,7 +33,7 @@ def export(
         run: a run directory, or the name of weights that ship with the package
         folder: the new folder; a README in it says how to use it
         to: a fast engine that only translates, a MarianMTModel with its tokenizer, or graphs for any ONNX runtime
-        quantization: how CTranslate2's weights are stored (int8 takes a quarter of the space)
+        quantization: how CTranslate2's weights are stored, unless as they are (int8 takes about a quarter of a large model's space)
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")

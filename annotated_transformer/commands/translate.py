@@ -209,8 +209,8 @@ def translate(
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
     Line n of the output belongs to line n of the input; an empty line gives an empty line. With --nbest a line
-    gives several, best first, as Moses writes them: NUMBER ||| TEXT ||| SCORE, lines numbered from 0. A score
-    is the log-probability of the output, divided by the length penalty. --scores adds the log-probability of
+    gives several, best first: NUMBER ||| TEXT ||| SCORE, with lines numbered from 0 (Moses' lists have a fourth
+    field, between the text and the score). A score is the log-probability of the output, divided by the length penalty. --scores adds the log-probability of
     each symbol: TEXT ||| SCORE ||| SYMBOL:NUMBER SYMBOL:NUMBER ...
 
     Examples:

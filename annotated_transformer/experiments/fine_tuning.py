@@ -21,7 +21,7 @@ from ..training import start_run, train
 from ..translation import evaluate, load
 
 # %% ../../nbs/570_fine_tuning.ipynb #c9adcc97
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 # %% ../../nbs/570_fine_tuning.ipynb #0d5c393a
@@ -39,8 +39,14 @@ def shortened(model: Any, training: TrainingConfig) -> TrainingConfig:
 
 def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source: str,
           weights: dict | None) -> Run:
-    "The run in `folder`, created if need be, with the given weights or random ones."
+    """The run in `folder`, created if need be, with the given weights or random ones. Raises InputError for the run of
+    another source, corpus or training.
+    """
     if (folder / "config.json").exists():
+        known = Run.open(folder).config
+        wanted = (source if weights else None, Corpus.open(data).digest, asdict(training))
+        if (known.get("from"), known["data"]["digest"], known["training"]) != wanted:
+            raise InputError(f"{folder}: a run of another source, corpus or training: name another --folder")
         return Run.open(folder)
     return start_run(folder, data, model, training, weights, **({"from": source} if weights else {}))
 

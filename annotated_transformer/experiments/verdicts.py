@@ -175,7 +175,7 @@ def sentence_interval(pairs: Sequence[tuple[np.ndarray, np.ndarray]], measure: s
 
 # %% ../../nbs/520_verdicts.ipynb #88775dcc
 class Comparison(NamedTuple):
-    "Two rows by one measure. A margin is the better row minus the worse, in BLEU or per cent."
+    "Two rows by one measure. A margin is what the row that a claim calls better gains over the other, in BLEU or per cent."
 
     worse: str
     better: str

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..architectures import most_positions
 from ..attention import MultiHeadAttention
 from ..decoding import NEVER
 from ..embedding import sinusoids
@@ -145,13 +146,17 @@ READERS = {
 
 
 def page_of(text: str, translator: Translator, cutting: dict[str, str]) -> str:
-    "A folder's README: `text` with the lines of Python that read the vocabulary, and cut and join with it."
+    """A folder's README: `text` with the lines of Python that read the vocabulary, and cut and join with it, and with
+    the longest source and output that the model has positions for.
+    """
     vocabulary, run = translator.vocabulary, translator.run
     library, call = READERS[vocabulary.suffix]
     names = [*([SOURCE_NAME] if vocabulary.separate else []), NAME]
     lines = [f"{name} = {library}.{call.format(name + vocabulary.suffix)}" for name in names]
     reading = "\n".join([f"import {library}", "", *lines, cutting[vocabulary.suffix].format(source=names[0])])
-    return text.format(run=run.folder.resolve().name if run else "a model", library=library, cutting=reading)
+    positions = min(most_positions(translator.model.config), translator.max_tokens + 50)
+    return text.format(run=run.folder.resolve().name if run else "a model", library=library, cutting=reading,
+                       source=translator.max_tokens - 1, positions=positions)
 
 
 CUTTING = {
@@ -172,8 +177,8 @@ import ctranslate2
 
 engine = ctranslate2.Translator(".", device="auto")
 lines = ["A sentence.", "And another one."]
-symbols = [cut(" ".join(line.split())) for line in lines]
-longest = max(map(len, symbols)) + 51
+symbols = [cut(" ".join(line.split()))[:{source}] for line in lines]  # the model has no more positions
+longest = min(max(map(len, symbols)) + 51, {positions})
 found = engine.translate_batch(symbols, beam_size=4, length_penalty=0.6, max_decoding_length=longest)
 print([join(result.hypotheses[0]) for result in found])
 ```
