@@ -244,18 +244,20 @@ def test_weights_in_batches_are_those_of_each_pair_alone(translator, sentences):
 def test_sums_over_sentences_are_the_shares(translator, sentences):
     measured = measure_heads(translator, sentences)
     weights = dict(word_weights(translator.model, sentences))
-    right = links = 0
+    right = links = largest = 0
     for i, s in enumerate(sentences):
         for word, to in s.links.get("antecedent", ()):
             row = weights[i]["encoder"][:, :, word, :-1].clone()
+            largest += row.amax(-1).numpy()
             row[..., word] = -1
             right, links = right + np.isin(row.argmax(-1).numpy(), list(to)), links + 1
     m = measured["encoder/antecedent"]
     assert m.count.sum() == links > 3
     np.testing.assert_allclose(m.share(), right / links, atol=1e-6)
+    np.testing.assert_allclose(measured["encoder/antecedent, largest"].share(), largest / links, atol=1e-6)
     assert measured["cross/AER"].share().min() < 0.4 and measured["cross/AER"].share("untrained").min() > 0.7
     judged = ["previous", "same", "next", "governor", "dependent", "antecedent", "constituent"]
-    judged += [f"{kind}, weight" for kind in judged[3:]]
+    judged += [f"{kind}, {what}" for kind in judged[3:] for what in ("weight", "largest")]
     assert set(measured) == {"cross/AER", *(f"encoder/{name}" for name in judged)}
 
 

@@ -230,10 +230,14 @@ def hits(weights: Float[Tensor, "layer head query key"], links: Sequence[Link], 
 # %% ../../nbs/610_attention_heads.ipynb #1e64486b
 def link_sums(weights: Float[Tensor, "layer head query key"], links: Sequence[Link], moved: Sequence[Link],
               kind: str) -> dict[str, Sum]:
-    "Hits of the strongest link, and the weight on the right words, against the gold and the shuffled gold."
+    """Hits of the strongest link and the weight on the right words, against the gold and the shuffled gold; and the
+    largest weight.
+    """
     (hit, weight), (by_chance, weight_by_chance) = (hits(weights, to, itself=False) for to in (links, moved))
+    largest = weights[..., [word for word, _ in links], :-1].amax(-1).sum(-1)  # as sharp, whatever the links are
     return {kind: Sum(hit.sum(-1), len(links), by_chance.sum(-1)),
-            f"{kind}, weight": Sum(weight.sum(-1), len(links), weight_by_chance.sum(-1))}
+            f"{kind}, weight": Sum(weight.sum(-1), len(links), weight_by_chance.sum(-1)),
+            f"{kind}, largest": Sum(largest, len(links), largest)}
 
 
 def alignment_sums(weights: Float[Tensor, "layer head query key"], links: Sequence[Link],
@@ -331,6 +335,8 @@ class Found(NamedTuple):
     untrained: float
     over_untrained: tuple[float, float]
     count: int
+    largest: float | None = None
+    "of a link: the mean of the head's largest weight at these words, that is, how sharply it looks"
 
     @property
     def holds(self) -> bool:
@@ -362,8 +368,11 @@ def find_head(key: str, measured: Measured, samples: int = 1000, seed: int = 0) 
 def find_heads(measured: dict[str, Measured], samples: int = 1000, seed: int = 0) -> dict[str, Found]:
     "The best head for each `stack/measure`: `find_heads(...)['encoder/antecedent']` is the one for Figure 4."
     halves = (slice(0, None, 2), slice(1, None, 2))
-    return {key: find_head(key, m, samples, seed) for key, m in measured.items()
-            if all(m.count[half].sum() for half in halves)}
+    found = {key: find_head(key, m, samples, seed) for key, m in measured.items()
+             if not key.endswith(", largest") and all(m.count[half].sum() for half in halves)}
+    largest = {key: measured[f"{key}, largest"].share("trained", halves[1])[f.layer, f.head]
+               for key, f in found.items() if f"{key}, largest" in measured}
+    return {key: f._replace(largest=float(largest[key])) if key in largest else f for key, f in found.items()}
 
 # %% ../../nbs/610_attention_heads.ipynb #ca5c4f8a
 def summarise(measured: dict[str, Measured], samples: int = 1000, seed: int = 0) -> dict:
@@ -373,6 +382,8 @@ def summarise(measured: dict[str, Measured], samples: int = 1000, seed: int = 0)
 
     heads = {}
     for key, m in measured.items():
+        if key.endswith(", largest"):
+            continue  # no task
         better = sign(key)
         trained, shuffled, fresh = resampled(m.count, m.trained, m.shuffled, m.untrained,
                                              samples=samples, seed=seed)
@@ -381,7 +392,8 @@ def summarise(measured: dict[str, Measured], samples: int = 1000, seed: int = 0)
         low = np.minimum(*(np.quantile(margin, 0.025, axis=0) for margin in margins))
         shares = {what: rounded(m.share(what)) for what in ("trained", "shuffled", "untrained")}
         heads[key] = {"count": int(m.count.sum()), **shares, "margin_low": rounded(low)}
-    found = {key: {name: rounded(v) if isinstance(v, float | tuple) else v for name, v in f._asdict().items()}
+    found = {key: {name: rounded(v) if isinstance(v, float | tuple) else v
+                  for name, v in f._asdict().items() if v is not None}
              for key, f in find_heads(measured, samples, seed).items()}
     return {"heads": heads, "found": found}
 

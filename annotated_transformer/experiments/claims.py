@@ -22,7 +22,7 @@ from typing import NamedTuple
 from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
-    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, complete, generations, read_claims, t_quantile)
+    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, generations, read_claims, t_quantile)
 from ..records import is_older, run_program
 from ..tables import Cell, ResultTable, finished, missing, read_records, results_folder
 
@@ -264,7 +264,7 @@ def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Pa
     "The verdicts on all claims: by name, one for each measure."
     by_rows = [claim for claim in claims if claim["judge"] in ("better", "same")]
     ages, found = generations(records), {}
-    by_pair = judge_rows(by_rows, complete(records), Path(folder or results_folder()))
+    by_pair = judge_rows(by_rows, records, Path(folder or results_folder()))
     for claim in claims:
         open_ = Found(COMPUTE if claim.get("compute") else OPEN)
         if claim in by_rows:

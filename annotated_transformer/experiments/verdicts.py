@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'OPEN', 'COLOURS', 'quality', 'paper_margin', 'read_claims', 'generations',
-           'variation_rows', 'complete', 'qualities', 't_areas', 't_quantile', 't_probability', 'common_seeds',
-           'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'compare_rows', 'adjusted',
-           'alike', 'decide', 'combined', 'compare_all']
+           'variation_rows', 'complete', 'rows_for', 'qualities', 't_areas', 't_quantile', 't_probability',
+           'common_seeds', 'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'compare_rows',
+           'adjusted', 'decide', 'combined', 'compare_all']
 
 # %% ../../nbs/520_verdicts.ipynb #8b54096b
 import math
@@ -88,6 +88,16 @@ def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, 
 def complete(records: dict[str, dict], scale: str = "small") -> dict[str, dict]:
     "The records that satisfy the rule as soon as they have as many rows as those older than it, and these until then."
     return max(generations(records), key=lambda of: len(variation_rows(of, scale)))
+
+
+def rows_for(claim: dict, records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
+    """The rows to judge a claim by: those that satisfy the rule if they have all that it names, else the older ones.
+
+    The older rows of attention over parameters are of another layer, without a divisor, and judge nothing.
+    """
+    newer, older = (variation_rows(of, scale) for of in generations(records))
+    named = {row for pair in claim["pairs"] for row in pair}
+    return newer if named <= set(newer) else {row: of for row, of in older.items() if not row.startswith("AOP")}
 
 # %% ../../nbs/520_verdicts.ipynb #3f9efd5f
 def qualities(rows: dict[str, dict[int, dict]], measure: str) -> dict[str, dict[int, float]]:
@@ -192,6 +202,8 @@ class Comparison(NamedTuple):
     holm: float = math.nan
     sentences: tuple[float, float] = (math.nan, math.nan)
     records: tuple[str, ...] = ()
+    single: bool = False
+    "whether one of the rows has a single run"
     verdict: str = OPEN
 
 # %% ../../nbs/520_verdicts.ipynb #494dc9ee
@@ -212,14 +224,16 @@ def compare_rows(
         low, high = ({seed: of[seed] for seed in shared} for of in (low, high))
     margin, (noise, freedom) = float(np.mean([*high.values()]) - np.mean([*low.values()])), seed_noise(values)
     names = tuple(r["name"] for row in (worse, better) for r in rows[row].values())
+    single = min(len(low), len(high)) == 1
     if not freedom:
         return Comparison(worse, better, measure, margin, -math.inf, math.inf, 1.0, math.inf,
-                          within is not None, records=names)
+                          within is not None, records=names, single=single)
     error = max(noise, 1e-9) * math.sqrt(1 / len(low) + 1 / len(high))
     half, effect = t_quantile(freedom) * error, margin if within is None else within - abs(margin)
     least = (t_quantile(freedom, 1 - 0.05 / family) + t_quantile(freedom, 0.6)) * error
     return Comparison(worse, better, measure, margin, margin - half, margin + half,
-                      t_probability(effect / error, freedom), least, within is not None, records=names)
+                      t_probability(effect / error, freedom), least, within is not None, records=names,
+                      single=single)
 
 # %% ../../nbs/520_verdicts.ipynb #1edff6c8
 def adjusted(ps: Sequence[float]) -> list[float]:
@@ -230,11 +244,6 @@ def adjusted(ps: Sequence[float]) -> list[float]:
         if not math.isnan(ps[i]):
             highest = found[i] = max(highest, min(1.0, ps[i] * (len(ps) - place)))
     return found
-
-
-def alike(rows: dict[str, dict], family: str) -> dict[str, dict]:
-    "The rows whose spread is pooled for a family's claims: without the appendix's, far behind, whose own spread would hide all other differences."
-    return {row: of for row, of in rows.items() if family == "AOP" or not row.startswith("AOP")}
 
 
 def decide(effect: float, p: float) -> str:
@@ -250,14 +259,15 @@ def combined(verdicts: Sequence[str]) -> str:
 def compare_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path = "results",
                 scale: str = "small") -> list[Comparison]:
     "All comparisons of claims judged by `better` or `same`, corrected within each family and measure."
-    rows, found = variation_rows(records, scale), []
+    found = []
     sizes = Counter((claim["family"], measure) for claim in claims for measure in claim["measures"]
                     for _ in claim["pairs"])
     for claim in claims:
+        rows = rows_for(claim, records, scale)
         for measure in claim["measures"]:
             for worse, better in claim["pairs"]:
                 within = claim["within"][measure] if claim["judge"] == "same" else None
-                one = compare_rows(alike(rows, claim["family"]), measure, worse, better, within, sizes[claim["family"], measure])
+                one = compare_rows(rows, measure, worse, better, within, sizes[claim["family"], measure])
                 runs = [(read_sentences(rows[worse][seed], Path(folder)),
                          read_sentences(rows[better][seed], Path(folder)))
                         for seed in rows.get(worse, {}) if seed in rows.get(better, {})]
@@ -269,6 +279,6 @@ def compare_all(claims: Sequence[dict], records: dict[str, dict], folder: str | 
         for i, holm in zip(places, adjusted([found[i].p for i in places])):
             f = found[i]
             within = next(c["within"][measure] for c in claims if c["name"] == f.claim) if f.same else 0
-            found[i] = f._replace(holm=holm,
-                                  verdict=decide(within - abs(f.margin) if f.same else f.margin, holm))
+            verdict = decide(within - abs(f.margin) if f.same else f.margin, holm)
+            found[i] = f._replace(holm=holm, verdict=UNCLEAR if f.single and verdict != OPEN else verdict)
     return found
