@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -193,6 +194,38 @@ def test_older_records_are_counted_and_untouched():
     assert not (touched := [name for name, digest in older.items() if OLDER[name] != digest]), f"changed: {', '.join(touched)}"
     assert not (again := OLDER.keys() - older.keys()), f"measured again: take them out of the list: {', '.join(sorted(again))}"
     assert len(OLDER) <= 43, "the list of older records never grows"
+
+
+def test_the_chapter_on_records_shows_todays():
+    cells = json.loads((ROOT / "nbs/960_records.ipynb").read_text())["cells"]
+    shown = next("".join(cell["outputs"][0]["data"]["text/plain"]) for cell in cells if 'list_records("results")' in "".join(cell["source"]))
+    counts = Counter((task, state) for _, task, _, state in list_records(ROOT / "nbs/results"))
+    there = {(task, state): int(n) for task, state, n in re.findall(r"^ *(\S+) +(\S.*?) +(\d+)$", shown, re.M)}
+    assert there == counts, "run: make notebooks NB=960_records"
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: no history")
+def test_no_record_is_replaced_without_a_word():
+    "Every version of a record by the rule in the history is here, or its digest stands in the list of those that were replaced or went."
+    def git(*args: str, given: str = "") -> bytes:
+        return subprocess.run(["git", *args], cwd=ROOT, input=given.encode(), capture_output=True, check=True).stdout
+
+    raw = git("log", "--format=", "--raw", "--no-renames", "--no-abbrev", "--", "nbs/results/*.json").decode().splitlines()
+    blobs = sorted({line.split()[3] for line in raw if set(line.split()[3]) != {"0"} and "/replaced/" not in line})
+    text, found = git("cat-file", "--batch", given="\n".join(blobs)), {}
+    while text:
+        head, _, text = text.partition(b"\n")
+        size = int(head.split()[2])
+        record, text = json.loads(text[:size]), text[size + 1:]
+        if not is_older(record):
+            found[record["digest"]] = record["name"]
+    here = {json.loads(path.read_text(encoding="utf-8")).get("digest") for path in RECORDS}
+    listed = [line.split(maxsplit=2) for line in (ROOT / "tests/replaced_records.txt").read_text().splitlines() if not line.startswith("#")]
+    gone = {(name, digest) for digest, name in found.items() if digest not in here}
+    assert not (silent := gone - {(name, digest) for name, digest, _ in listed}), f"list why in tests/replaced_records.txt: {sorted(silent)}"
+    assert all(reason for *_, reason in listed) and not {digest for _, digest, _ in listed} & here
+    kept = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "nbs/results/replaced").glob("*.json")]
+    assert kept and all((r["name"], r["digest"]) in {(name, digest) for name, digest, _ in listed} and not faults(r) for r in kept)
 
 
 def test_the_list_tells_them_apart(tmp_path, capsys):

@@ -89,7 +89,7 @@ def complete(records: dict[str, dict], scale: str = "small") -> dict[str, dict]:
     "The records that satisfy the rule as soon as they have as many rows as those older than it, and these until then."
     return max(generations(records), key=lambda of: len(variation_rows(of, scale)))
 
-
+# %% ../../nbs/520_verdicts.ipynb #c0de5201
 def rows_for(claim: dict, records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
     """The rows to judge a claim by: those that satisfy the rule if they have all that it names, else the older ones.
 
@@ -223,17 +223,15 @@ def compare_rows(
     if len(shared) > 1 or (shared and common_seeds(values)):  # the noise is without the seeds' effects
         low, high = ({seed: of[seed] for seed in shared} for of in (low, high))
     margin, (noise, freedom) = float(np.mean([*high.values()]) - np.mean([*low.values()])), seed_noise(values)
-    names = tuple(r["name"] for row in (worse, better) for r in rows[row].values())
-    single = min(len(low), len(high)) == 1
+    about = {"records": tuple(r["name"] for row in (worse, better) for r in rows[row].values()),
+             "same": within is not None, "single": min(len(low), len(high)) == 1}
     if not freedom:
-        return Comparison(worse, better, measure, margin, -math.inf, math.inf, 1.0, math.inf,
-                          within is not None, records=names, single=single)
+        return Comparison(worse, better, measure, margin, -math.inf, math.inf, 1.0, math.inf, **about)
     error = max(noise, 1e-9) * math.sqrt(1 / len(low) + 1 / len(high))
     half, effect = t_quantile(freedom) * error, margin if within is None else within - abs(margin)
     least = (t_quantile(freedom, 1 - 0.05 / family) + t_quantile(freedom, 0.6)) * error
     return Comparison(worse, better, measure, margin, margin - half, margin + half,
-                      t_probability(effect / error, freedom), least, within is not None, records=names,
-                      single=single)
+                      t_probability(effect / error, freedom), least, **about)
 
 # %% ../../nbs/520_verdicts.ipynb #1edff6c8
 def adjusted(ps: Sequence[float]) -> list[float]:
@@ -271,8 +269,7 @@ def compare_all(claims: Sequence[dict], records: dict[str, dict], folder: str | 
                 runs = [(read_sentences(rows[worse][seed], Path(folder)),
                          read_sentences(rows[better][seed], Path(folder)))
                         for seed in rows.get(worse, {}) if seed in rows.get(better, {})]
-                beside = sentence_interval([pair for pair in runs if pair[0] is not None
-                                            and pair[1] is not None], measure)
+                beside = sentence_interval([pair for pair in runs if all(of is not None for of in pair)], measure)
                 found.append(one._replace(claim=claim["name"], family=claim["family"], sentences=beside))
     for family, measure in sizes:
         places = [i for i, f in enumerate(found) if (f.family, f.measure) == (family, measure)]

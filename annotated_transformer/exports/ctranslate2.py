@@ -146,9 +146,7 @@ READERS = {
 
 
 def page_of(text: str, translator: Translator, cutting: dict[str, str]) -> str:
-    """A folder's README: `text` with the lines of Python that read the vocabulary, and cut and join with it, and with
-    the longest source and output that the model has positions for.
-    """
+    "A folder's README: `text` with the lines that use the vocabulary, and the longest source and output."
     vocabulary, run = translator.vocabulary, translator.run
     library, call = READERS[vocabulary.suffix]
     names = [*([SOURCE_NAME] if vocabulary.separate else []), NAME]
