@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..batching import Batch, ParallelCorpus
+from ..checkpoints import weights_digest
 from ..corpora import Corpus
 from ..fast import fast, keep_memory
 from ..files import InputError
@@ -138,7 +139,7 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     curve = learn(model, train, dev, training, every)
     metrics = {key: value for key, value in curve[-1].items() if key != "step"} | {"steps": steps}
     record = make_record(name, "initialisation", data=facts_of(data), seed=seed, metrics=metrics, curve=curve,
-                         seconds=time.monotonic() - begun,
+                         seconds=time.monotonic() - begun, weights=weights_digest(model),
                          config={"start": start, "model": asdict(config), "training": asdict(training)})
     write_record(path, record)
     print(f"{name}: perplexity {metrics['perplexity']:.2f}, cosine {metrics['cosine']:.2f}")

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 
 from ..batching import ParallelCorpus
+from ..checkpoints import weights_digest
 from .initialisation import facts_of, learn, shapes
 from ..fast import fast, keep_memory
 from ..feed_forward import ParameterAttention
@@ -84,7 +85,7 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
                 "pairs_in_use": sum(pairs_in_use(layer.feed_forward) for layer in model.encoder) / len(model.encoder)}
     write_record(path, make_record(
         name, "variation", data=facts_of(data), seed=seed, seconds=time.monotonic() - begun,
-        curve=curve, metrics=metrics,
+        curve=curve, metrics=metrics, weights=weights_digest(model),
         config={"reading": reading, "heads": HEADS[reading], "n_p": N_P,
                 "model": asdict(config), "training": asdict(training)}))
     print(f"{name}: perplexity {metrics['perplexity']:.2f}")

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 # %% ../../nbs/491_paths.ipynb #ecfcaeeb
 from ..attention import MultiHeadAttention
+from ..checkpoints import weights_digest
 from ..embedding import SharedEmbedding, SinusoidalPositions
 from .complexity import LAYERS, Sizes, longest_path
 from ..fast import keep_memory
@@ -375,7 +376,7 @@ def measured(rules: Rules, model: str, seed: int, place: Place) -> bool:
     metrics |= {f"path/{D}": path_to(rules.models[model], D) for D in rules.task.distances}
     metrics |= {"parameters": sum(p.numel() for p in stack.parameters()), "steps": state.step, "rate": rate}
     write_record(path, make_record(path.stem, "paths", data=facts(rules), config=config_of(rules, model, rate),
-                                   seed=seed, seconds=state.seconds,
+                                   seed=seed, seconds=state.seconds, weights=weights_digest(stack),
                                    metrics=metrics, sittings=read_sittings(at.with_suffix(".sittings.jsonl")),
                                    curve=list(state.curve)))
     say(f"{path.stem}: recall {metrics[f'accuracy/recall/{rules.task.farthest}']:.0%}, copying "
