@@ -107,7 +107,7 @@ def difference(claim: dict, records: dict[str, dict]) -> Found:
     verdict = HOLDS if effect > half else FAILS if effect < -half else UNCLEAR
     seen = half / t_quantile(len(margins) - 1) * (t_quantile(len(margins) - 1) + t_quantile(len(margins) - 1, 0.6)) if len(margins) > 1 else math.inf
     told = f"{mean(values[0][s] for s in shared):.4g} against {mean(values[1][s] for s in shared):.4g}: {middle:+.3g}"
-    told += f" ± {half:.2g} over {len(margins)} seeds (could see {seen:.2g})" if len(margins) > 1 else " (one seed)"
+    told += f" ± {half:.2g} over {len(margins)} seeds (could {'show' if 'within' in claim else 'see'} {seen:.2g})" if len(margins) > 1 else " (one seed)"
     if "enough" in claim and (least := min(mean(numbers(found, claim["enough"]["value"])) for found in sides)) < claim["enough"]["at_least"]:
         verdict, told = UNCLEAR, f"{told}; only {least:.2g} was learned near by"  # where little was learned, little can be lost
     return Found(verdict, told, tuple(r["name"] for found in sides for r in found))
