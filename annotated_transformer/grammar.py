@@ -170,10 +170,13 @@ def splits(seed: int = 0, train: int = 40_000, dev: int = 1_000, test: int = 1_0
            max_words: int = 20) -> dict[str, list[Example]]:
     """Sets of examples that share no sentence, English or German.
 
-    Sentences have 4 to `max_words` English words, those of `test_long` more, up to 35.
+    Sentences have 4 to `max_words` English words, those of `test_long` more, up to 35. Raises InputError for a
+    `max_words` that leaves nothing for one of them.
     """
     from tqdm import tqdm
 
+    if not 4 <= max_words < 35:
+        raise InputError(f"max_words {max_words}: give 4 to 34")
     wanted = {"dev": dev, "test": test, "train": train, "test_long": test_long}
     made, seen = {split: [] for split in ("train", "dev", "test", "test_long")}, set()
     bar = tqdm(total=sum(wanted.values()), desc="writing sentences", unit=" pairs", disable=None, leave=False, delay=2)

@@ -106,12 +106,13 @@ def process_group() -> Iterator[None]:
     if "RANK" not in os.environ or dist.is_initialized():
         yield
         return
-    if torch.cuda.is_available():
+    on_gpu = training_device().type == "cuda"
+    if on_gpu:
         torch.cuda.set_device(training_device())
     store, number, count = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, torchrun's processes would find the addresses of the dead in its store
         store = dist.PrefixStore(f"attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=number, world_size=count)
     try:
         yield

@@ -103,7 +103,7 @@ def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict, bound: d
 
 # %% ../nbs/970_synchronous_grammar.ipynb #93bc13df
 class Instance(NamedTuple):
-    "A rule filled in: its number, its children's atoms, and the child whose head a later pronoun can take up."
+    "A rule filled in: the rule, its children's atoms, and the child whose head a later pronoun can take up."
     rule: Rule
     children: dict[int, tuple]
     offers: int

@@ -33,7 +33,7 @@ def export(
         run: a run directory, or the name of weights that ship with the package
         folder: the new folder; a README in it says how to use it
         to: a fast engine that only translates, a MarianMTModel with its tokenizer, or graphs for any ONNX runtime
-        quantization: how CTranslate2's weights are stored, unless as they are (int8 takes about a quarter of a large model's space)
+        quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a large model's space)
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")

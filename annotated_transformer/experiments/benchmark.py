@@ -349,7 +349,7 @@ def main(argv: list[str] | None = None) -> None:
 
         Args:
             out: folder for the records
-            device: cpu or cuda (a GPU where there is one, unless given)
+            device: cpu or cuda: ends at once where this machine computes on the other
             rounds: how often each is measured, taking turns
             steps: steps of which the median counts
             multi30k: a prepared corpus: measure the seconds to 30 sacreBLEU and the gain of averaging instead

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'LEAST_BLEU', 'sources', 'endless_model', 'ours', 'hugging_face',
-           'ctranslate2_engine', 'rival_of', 'measure_decoding', 'plan', 'in_process', 'run_benchmark', 'record_of',
-           'report', 'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision',
-           'bleu_report', 'main']
+           'ctranslate2_engine', 'our_entry_for', 'measure_decoding', 'plan', 'in_process', 'run_benchmark',
+           'record_of', 'report', 'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput',
+           'bleu_by_precision', 'bleu_report', 'main']
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #32ee04ee
 import json
@@ -114,8 +114,8 @@ CONTESTANTS: dict[str, tuple[str, Callable]] = {
     "ours int8": ("torch", partial(ours, precision="int8")), "CTranslate2 int8": ("ctranslate2", partial(ctranslate2_engine, quantization="int8"))}
 
 
-def rival_of(contestant: str) -> str:
-    "Ours that a contestant is compared with: the one of as many bits."
+def our_entry_for(contestant: str) -> str:
+    "Which of our two entries a contestant is compared with: the one with as many bits."
     return "ours int8" if contestant.endswith("int8") else "ours"
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #246adc08
@@ -139,7 +139,7 @@ def plan(repeats: int) -> list[dict]:
     "What to measure, in its order; 8 bits on a processor alone."
     on_processor = training_device().type == "cpu"
     return [{"contestant": name, "sentences": sentences, "beam_size": beam_size, "steps": STEPS, "repeats": repeats}
-            for sentences in (1, 16) for beam_size in (4, 1) for name in CONTESTANTS if on_processor or rival_of(name) == "ours"]
+            for sentences in (1, 16) for beam_size in (4, 1) for name in CONTESTANTS if on_processor or our_entry_for(name) == "ours"]
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #c80102a2
 def in_process(what: dict) -> dict:
@@ -184,7 +184,7 @@ def report(records: list[dict]) -> str:
                for r in records}
     for r in records:
         c = r["config"]
-        own = seconds.get((rival_of(c["contestant"]), c["sentences"], c["beam_size"]))
+        own = seconds.get((our_entry_for(c["contestant"]), c["sentences"], c["beam_size"]))
         ratio = f"{own / r['metrics']['decoding_seconds']:.2f}" if own else "-"
         lines.append(f"{c['contestant']:16} {c['sentences']:9} {c['beam_size']:4} {r['metrics']['decoding_seconds']:8.3f} {ratio:>9} "
                      f"{r['metrics']['peak_bytes'] / 2**30:5.2f} GiB")
@@ -304,7 +304,7 @@ def main(argv: list[str] | None = None) -> None:
 
         Args:
             out: folder for the records
-            device: cpu or cuda (a GPU where there is one, unless given)
+            device: cpu or cuda: ends at once where this machine computes on the other
             rounds: how often each is measured, taking turns
             repeats: decodings of which the median counts
             bleu: instead, the BLEU of this run, or of weights that ship, in each precision

@@ -241,7 +241,7 @@ def told(found: Sequence[Comparison]) -> str:
         begin = f"{f.better} over {f.worse} {f.margin:+.2f}"
         sentences = "" if math.isnan(f.sentences[0]) else f"; over sentences {f.sentences[0]:+.2f} to {f.sentences[1]:+.2f}"
         seeds = " against ".join(str(sum(f"_{row}_seed" in name for name in f.records)) for row in (f.better, f.worse))
-        return begin + (f" ({f.low:+.2f} to {f.high:+.2f}; Holm's p {f.holm:.2g}; could see {f.least:.2g}; seeds: {seeds}{sentences})" if math.isfinite(f.low) else " (one seed)")
+        return begin + (f" ({f.low:+.2f} to {f.high:+.2f}; Holm's p {f.holm:.2g}; could {'show' if f.same else 'see'} {f.least:.2g}; seeds: {seeds}{sentences})" if math.isfinite(f.low) else " (one seed)")
 
     if len(found) <= 3:
         return "; ".join(map(one, found))

@@ -40,14 +40,17 @@ def shortened(model: Any, training: TrainingConfig) -> TrainingConfig:
 def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source: str,
           weights: dict | None) -> Run:
     """The run in `folder`, created if need be, with the given weights or random ones. Raises InputError for the run of
-    another source, corpus or training.
+    other weights, text or settings.
     """
     if (folder / "config.json").exists():
-        known = Run.open(folder).config
-        wanted = (source if weights else None, Corpus.open(data).digest, asdict(training))
-        if (known.get("from"), known["data"]["digest"], known["training"]) != wanted:
-            raise InputError(f"{folder}: a run of another source, corpus or training: name another --folder")
-        return Run.open(folder)
+        run = Run.open(folder)
+        asked = {"from": source if weights else None, "digest": Corpus.open(data).digest,
+                 "model": asdict(model), "training": asdict(training) | {"precision": run.config["training"]["precision"]}}
+        known = {"from": run.config.get("from"), "digest": run.config["data"]["digest"],
+                 "model": asdict(run.model_config()), "training": run.config["training"]}
+        if other := [what for what in asked if known[what] != asked[what]]:
+            raise InputError(f"{folder}: a run of another {' and '.join(other)}: name another --folder")
+        return run
     return start_run(folder, data, model, training, weights, **({"from": source} if weights else {}))
 
 # %% ../../nbs/570_fine_tuning.ipynb #44726ea5

@@ -175,7 +175,7 @@ import ctranslate2
 
 engine = ctranslate2.Translator(".", device="auto")
 lines = ["A sentence.", "And another one."]
-symbols = [cut(" ".join(line.split()))[:{source}] for line in lines]  # the model has no more positions
+symbols = [cut(" ".join(line.split()))[:{source}] for line in lines]  # a longer source is cut
 longest = min(max(map(len, symbols)) + 51, {positions})
 found = engine.translate_batch(symbols, beam_size=4, length_penalty=0.6, max_decoding_length=longest)
 print([join(result.hypotheses[0]) for result in found])

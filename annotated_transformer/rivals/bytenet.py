@@ -40,7 +40,7 @@ class ByteNetConfig:
     tied: bool = False
     "one table for source, target and softmax (the paper's system had three)"
     plain_vectors: bool = False
-    "vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers"
+    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
 # %% ../../nbs/450_bytenet.ipynb #d01d47f7
 class Block(nn.Module):

@@ -33,7 +33,7 @@ class DeepAttConfig:
     tied: bool = False
     "one table for source, target and softmax (the paper's system had three)"
     plain_vectors: bool = False
-    "vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers"
+    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
 # %% ../../nbs/430_deep_att.ipynb #9b814442
 class FastForward(nn.Module):

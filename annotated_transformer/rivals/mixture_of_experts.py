@@ -86,7 +86,7 @@ class MixtureConfig(RecurrentConfig):
         d_model: width of the vectors and of the LSTMs' states
         dropout: on embeddings, between layers, on the output and on what the experts add
         tied: one table for source, target and softmax (the paper's system had three)
-        plain_vectors: vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers
+        plain_vectors: vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are
         n_experts: in each of the two mixtures
         d_expert: inner width of an expert
         experts_used: k, the experts that a word uses; fewer than n_experts

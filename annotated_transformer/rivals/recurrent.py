@@ -33,7 +33,7 @@ class RecurrentConfig:
     tied: bool = False
     "one table for source, target and softmax (the paper's systems had three)"
     plain_vectors: bool = False
-    "vectors drawn small and not multiplied by the root of d_model, as in the rivals' papers"
+    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
 # %% ../../nbs/420_recurrent.ipynb #1b7c8871
 class Alignment(nn.Module):
