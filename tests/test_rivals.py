@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -351,6 +351,29 @@ def test_a_configuration_without_a_kind_is_a_transformers(trained, tmp_path):
 def test_a_name_that_is_taken():
     with pytest.raises(InputError, match="already"):
         architectures.register("transformer", TransformerConfig, torch.nn.Linear)
+
+
+def test_a_configuration_that_is_taken(monkeypatch):
+    "A model of another kind under a known configuration would be built, and recorded, as that kind."
+    @dataclass(frozen=True)
+    class First(TransformerConfig):
+        pass
+
+    @dataclass(frozen=True)
+    class Second(TransformerConfig):
+        pass
+
+    monkeypatch.setattr(architectures, "REGISTERED", {})
+    for taken in (TransformerConfig, architecture("recurrent").config):
+        with pytest.raises(InputError, match="another kind's configuration"):
+            architectures.register("mine", taken, torch.nn.Linear)
+    architectures.register("mine", First, torch.nn.Linear)
+    architectures.register("mine", First, torch.nn.Linear)  # the same file once more
+    with pytest.raises(InputError, match="another kind's configuration"):
+        architectures.register("other", First, torch.nn.Linear)
+    with pytest.raises(InputError, match="a kind of model already"):
+        architectures.register("mine", Second, torch.nn.Linear)
+    assert architectures.kind_of(First()) == "mine" and architectures.kind_of(TransformerConfig()) == "transformer"
 
 
 # ---------------------------------------------------------------------------------------------------- optimizers
