@@ -270,7 +270,7 @@ def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
     assert kept["task"] == "translation" and set(kept["intervals"]) == set(kept["metrics"]) and kept["data"]["sizes"] == {"text": 10}
     found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--against", wanted).out)["against"]
     assert {kind: set(than) for kind, than in found.items()} == dict.fromkeys(("sacrebleu", "chrf"), {"value", "p", "signature"})
-    assert found["sacrebleu"]["value"] == pytest.approx(100 - expected["sacrebleu"].value)
+    assert found["sacrebleu"]["value"] == pytest.approx(expected["sacrebleu"].value - 100)
     found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, "--beam-size", "1", "--json").out)
     assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "perplexity", "perplexity_per_word", "accuracy"} == set(found["metrics"])
     assert found["search"] == {"beam_size": 1, "alpha": 0.6} and found["metrics"]["perplexity_per_word"] > found["metrics"]["perplexity"] > 1

@@ -36,7 +36,7 @@ def shortened(model: Any, training: TrainingConfig) -> TrainingConfig:
     warmup = SHORT["warmup_steps"]
     return replace(training, **SHORT, rate=PEAK / learning_rate(warmup, model.d_model, warmup))
 
-
+# %% ../../nbs/570_fine_tuning.ipynb #c0de5701
 def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source: str,
           weights: dict | None) -> Run:
     """The run in `folder`, created if need be, with the given weights or random ones. Raises InputError for the run of

@@ -173,7 +173,7 @@ def runs_of(records: dict[str, dict]) -> list[dict]:
     found = (with_test(records, r) for r in records.values() if r["task"] in ("translation", "multi30k") and "model" in r["config"] and "steps" in r["metrics"])
     return sorted(filter(on_sets, found), key=lambda r: (r["data"]["name"], r["data"]["tgt"], r["name"]))
 
-
+# %% ../../nbs/899_result_tables.ipynb #c0de8991
 def with_test(records: dict[str, dict], record: dict) -> dict:
     "A run's record with the test scores that stand in a record of their own, if there is one."
     test = records.get(record["name"].replace("multi30k_", "multi30k_test_", 1)) if record["task"] == "multi30k" else None
