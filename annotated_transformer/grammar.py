@@ -16,6 +16,7 @@ from importlib.resources import files
 from itertools import product
 from random import Random
 
+from .files import InputError
 from annotated_transformer.synchronous_grammar import (
     Derivation, Example, Grammar, Rule, Word, call, derivations, parse_rule, realise, sample
 )

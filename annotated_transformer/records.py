@@ -183,7 +183,8 @@ def make_record(
     """A result record: one run or measurement, with all that is needed to do it again.
 
     `row` is a row of a table of the paper. `begun` holds the command, revision and date of the beginning (a run's `config` does);
-    without it they are those of this process. `weights` is the SHA-256 of the file that was measured, or of the one that would hold the weights. `more` entries stand at the end.
+    without it they are those of this process. `weights` is the SHA-256 of the file that
+    was measured, or of the one that would hold the weights. `more` entries stand at the end.
     """
     sittings = sittings or [ended(this_process())]
     begun = {"command": command_line(), "revision": sittings[0]["revision"], "date": sittings[0]["begin"][:10]} | (begun or {})

@@ -151,7 +151,7 @@ def changed(before: dict, now: dict) -> list[str]:
     A change once listed excuses no later one. A judge that was not pinned before has not changed.
     """
     count = lambda file: Counter(change["claim"] for change in file.get("change", []))  # noqa: E731
-    restatements = before.get("restatements_count", False)
+    restatements = before.get("restatements_are_rules", False)
     old, new = ({claim["name"]: rule(claim, restatements) for claim in file["claim"]} for file in (before, now))
     listed = count(now) - count(before)
     claims = [*(name for name in new if old.get(name) != new[name]), *(name for name in old if name not in new)]
@@ -208,7 +208,7 @@ def test_a_changed_rule_is_noticed():
     assert changed(other, now | {"change": [*now["change"], {"claim": first["name"]}]}) == []
     assert changed(now, now | {"claim": rest}) == [first["name"]]
     reworded = now | {"claim": [first | {"says": "In other words."}, *rest]}
-    assert changed(reworded, now) == [first["name"]] and changed(reworded | {"restatements_count": False}, now) == []
+    assert changed(reworded, now) == [first["name"]] and changed(reworded | {"restatements_are_rules": False}, now) == []
     other = now | {"judges": now["judges"] | {"margin": "0" * 16}}
     assert changed(now, other) == ["judge margin"]
     assert changed(now, other | {"change": [*now["change"], {"claim": "judge margin"}]}) == []

@@ -8,6 +8,7 @@ from itertools import islice
 
 import pytest
 
+from annotated_transformer.files import InputError
 from annotated_transformer.grammar import examples, grammar, n_words, parse, splits
 from annotated_transformer.synchronous_grammar import Dependency, count, realise
 
@@ -22,6 +23,12 @@ print(hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexd
 @pytest.fixture(scope="module")
 def sets():
     return splits()
+
+
+@pytest.mark.parametrize("max_words", [3, 35])
+def test_lengths_that_leave_a_set_empty(max_words):
+    with pytest.raises(InputError, match=f"max_words {max_words}: give 4 to 34"):
+        splits(train=1, dev=1, test=1, test_long=1, max_words=max_words)
 
 
 def test_full_splits(sets):
