@@ -52,8 +52,7 @@ Then, on text of your own (two files, line i of one the translation of line i of
   annotated-transformer evaluate runs/mine
   echo "A sentence." | annotated-transformer translate runs/mine
 
-annotated-transformer COMMAND --help explains the options of one; annotated-transformer --version prints the version.
-Each command takes three more:
+annotated-transformer COMMAND --help explains the options of one, --version names the version. Each takes three more:
   --device NAME   compute there: cpu, cuda, cuda:1, mps (a GPU where there is one, unless given)
   --threads N     threads of the processor (all of its cores, unless given)
   --code FILE     Python code that is run first, for a kind of model of your own"""
