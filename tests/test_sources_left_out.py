@@ -47,6 +47,7 @@ def test_each_run_is_measured_on_the_same_sets(mixed, small, tmp_path):
     pairs = {name: corpus.splits["train"]["pairs"] for name, corpus in corpora.items()}
     assert pairs["nothing"] > pairs["first"] > pairs["second"] > 0
     assert len({record["data"]["vocabulary"] for record in records.values()}) == 1
+    assert records["first"]["config"]["weights"] == {"one": 1.0, "two": 2.0}
     assert records["first"]["config"]["without"] == ["one"] and records["first"]["metrics"]["steps"] == 3
     with pytest.raises(InputError, match="run_first_seed0: a run of --steps 3"):
         leave_out(mixed / "s.toml", mixed / "data", ("one",), "first", steps=4, folder=tmp_path / "runs", out=tmp_path / "again")
