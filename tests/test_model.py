@@ -431,6 +431,21 @@ def test_a_search_after_steps_of_adam_uses_the_new_weights():
         optimizer.step()
 
 
+def test_a_search_sees_changes_that_nobody_counts():
+    model, src, begin = model_of(SMALL).float(), torch.randint(4, 40, (2, 6)), torch.full((2, 1), START)
+    for _ in range(2):
+        with torch.inference_mode():
+            searched, plainly = fast(model).start(src).step(begin), model(src, begin)
+        torch.testing.assert_close(searched.flatten(), plainly.flatten(), rtol=1e-4, atol=1e-4)
+        for parameter in model.parameters():
+            parameter.data.mul_(1.5)  # which raises no version
+
+
+def test_dropout_near_one_divides_by_something():
+    model = fast(Transformer(replace(SMALL, dropout=0.999995))).train()
+    assert model(torch.tensor([[5, END]]), torch.tensor([[START]])).isfinite().all()
+
+
 def test_a_step_of_adam_is_counted():
     "On every processor: by its version whoever keeps something made of a weight knows that it is old."
     weight = torch.nn.Parameter(torch.ones(3))
