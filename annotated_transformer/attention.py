@@ -83,7 +83,10 @@ def causal_mask(length: int, device: torch.device | None = None) -> Bool[Tensor,
 # %% ../nbs/100_attention.ipynb #c9fc4036
 @contextmanager
 def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch head query key"]]]]:
-    "Within the block, the weights of every call of each `MultiHeadAttention` in `model` are kept, by the module's name."
+    """Within the block, the weights of every call of each `MultiHeadAttention` in `model` are kept, by the module's name.
+
+    ValueError where there were none to keep, as in the fast model.
+    """
     kept, hooks = {}, []
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
@@ -94,6 +97,8 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch 
     finally:
         for hook in hooks:
             hook.remove()
+    if not any(kept.values()):
+        raise ValueError("no attention weights were formed: run a plain model within the block")
 
 # %% ../nbs/100_attention.ipynb #fe58cb3f
 class AdditiveAttention(nn.Module):

@@ -97,11 +97,11 @@ def average_again(run: Run, dev: ParallelCorpus | None, last: int | None, best: 
         paths = chosen_checkpoints(run, last, best)
         if (run.folder / "record.json").exists():
             run.record()  # a damaged one is told before anything changes
-        run.write_average(of=paths)
         found = {"averaged_checkpoints": len(paths)}
         if dev:
             quality = quality_of(paths, empty_model(run), dev, run.config["training"]["batch_tokens"])
             found |= {"perplexity/dev": quality.perplexity, "accuracy/dev": quality.accuracy}
+        run.write_average(of=paths)
         if (run.folder / "record.json").exists():
             record = run.record()
             own = {name: value for name, value in record["metrics"].items() if "/" not in name}

@@ -10,7 +10,7 @@ __all__ = ['load_weights', 'weights_digest', 'find_checkpoints', 'check_checkpoi
 import hashlib
 import pickle
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -50,9 +50,8 @@ def find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(p.name[5:]), p) for p in found if p.name[5:].isdigit())
 
 
-def check_checkpoint(path: Path) -> None:
-    "Raises InputError where a file of a checkpoint has changed since it was written."
-    names = "model.safetensors", "state.pt"
+def check_checkpoint(path: Path, names: Sequence[str] = ("model.safetensors", "state.pt")) -> None:
+    "Raises InputError where one of these files of a checkpoint has changed since it was written."
     try:
         digests = read_json(path / "digests.json")
         wrong = next((name for name in names if file_digest(path / name) != digests[name]), None)

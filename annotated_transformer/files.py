@@ -8,6 +8,7 @@ __all__ = ['InputError', 'needs', 'writing', 'former', 'settle', 'building', 'cr
 # %% ../nbs/950_files.ipynb #ce167009
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ def needs(library: str, extra: str) -> ModuleType:
 def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
     "A file open for writing. It takes the name `path` once everything is written, and is removed on failure. Text is UTF-8."
     path = Path(path)
-    part = path.with_name(path.name + ".tmp")
+    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")  # two processes may write the same file
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(part, mode, **text) as file:

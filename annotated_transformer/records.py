@@ -26,6 +26,7 @@ import torch
 
 from . import options
 from .files import InputError, read_json, write_json
+from .processes import processes, training_device
 
 # %% ../nbs/960_records.ipynb #f248d2ab
 def command_line() -> str:
@@ -40,9 +41,9 @@ def command_line() -> str:
 
 # %% ../nbs/960_records.ipynb #ha7dwa1e
 def hardware() -> str:
-    "The machine in words: the GPUs where there are any, else the processor, its instructions and the threads that PyTorch uses."
-    if torch.cuda.is_available():
-        return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
+    "The machine in words: the GPUs that are used, else the processor, its instructions and the threads that PyTorch uses."
+    if (device := training_device()).type == "cuda":
+        return f"{processes()} x {torch.cuda.get_device_name(device)}"
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +23,7 @@ from .architectures import architecture, build, kind_of
 from annotated_transformer.checkpoints import (
     check_checkpoint, clear_leavings, find_checkpoints, load_weights, prune_checkpoints, read_checkpoint,
     write_checkpoint)
-from .files import InputError, file_digest, read_json, write_json, writing
+from .files import InputError, creating, file_digest, read_json, write_json, writing
 from annotated_transformer.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
     revision, write_record)
@@ -109,9 +109,19 @@ class Journal:
         if os.access(self.folder, os.W_OK) and not ships(self.folder):
             steps = self.sittings()[-1].get("to_step") if self.sittings() else None
             line = {"set": name, "date": now(), "revision": revision(), "steps": steps, "search": search, "metrics": metrics}
-            add_line(self.folder / "evaluations.jsonl", line)
-            if (self.folder / "record.json").exists():
-                self.write_record(self.record())
+            with self.alone():
+                add_line(self.folder / "evaluations.jsonl", line)
+                if (self.folder / "record.json").exists():
+                    self.write_record(self.record())
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        "Within the block no other process changes the record: it waits for its turn."
+        with open(self.folder / ".record.lock", "a") as file:
+            with suppress(ImportError, OSError):  # Windows, or a file system without locks
+                import fcntl
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
 # %% ../nbs/261_runs.ipynb #90efac4b
 class Store:
@@ -165,7 +175,7 @@ class Store:
         Raises InputError without any.
         """
         found = dict(self.checkpoints())
-        step = step or self.newest_whole()
+        step = self.newest_whole() if step is None else step
         if step is None:
             raise InputError(f"{self.folder}: no checkpoint yet: "
                              f"train it with `annotated-transformer train {self.folder}`")
@@ -179,7 +189,7 @@ class Store:
         whole = []
         for _, path in self.checkpoints():
             try:
-                check_checkpoint(path)
+                check_checkpoint(path, ["model.safetensors"])
                 whole.append(path)
             except InputError as error:
                 print(f"{error}: left out of the average", file=sys.stderr)
@@ -231,22 +241,14 @@ class Run(Journal, Store):
         """
         from safetensors.torch import save
 
-        folder = Path(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{folder}: exists already: name another folder for the run, or remove this one")
         config = {"kind": kind_of(model), "model": asdict(model), "training": training, "data": data}
         run = cls(folder, config | more | origin())
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            vocabulary.save(folder)
+        with creating(folder) as new:
+            vocabulary.save(new)
             if weights:
-                with writing(folder / "initial.safetensors") as file:
+                with writing(new / "initial.safetensors") as file:
                     file.write(save(weights))
-            write_json(folder / "config.json", run.config)  # last: a folder that has it is a run
-        except BaseException:  # a full disk, Ctrl-C
-            for path in folder.iterdir():
-                path.unlink()
-            raise
+            write_json(new / "config.json", run.config)
         return run
 
     @classmethod
@@ -314,9 +316,9 @@ class Run(Journal, Store):
         return (self.folder / "record.json").exists() and self.record().get("status") == "abandoned"
 
     def continue_from(self, step: int) -> None:
-        "Begin a session; remove the average, and what was reported after the checkpoint at `step`."
+        "Begin a session; remove the average and its record, and what was reported after the checkpoint at `step`."
         clear_leavings(self.folder / "checkpoints")
-        for name in ("averaged.safetensors", "not_finite.json"):
+        for name in ("averaged.safetensors", "record.json", "not_finite.json"):
             (self.folder / name).unlink(missing_ok=True)
         self.forget_metrics_after(step)
         self.begin_sitting(step)
@@ -347,7 +349,9 @@ class Run(Journal, Store):
             last = self.metrics()[-1] if self.metrics() else {"step": 0}
             names = ("loss", "dev_perplexity", "dev_accuracy")
             reached = {"steps": last["step"]} | {name: last[name] for name in names if name in last}
-            self.write_record(self.result("abandoned", reached, reason=why))
+            before = self.record() if (self.folder / "record.json").exists() else {}
+            trained_on = {name: before[name] for name in ("hardware", "versions", "processes") if name in before}
+            self.write_record(self.result("abandoned", reached, reason=why) | trained_on)
         return self.record()
 
 # %% ../nbs/261_runs.ipynb #dd3cc5c8

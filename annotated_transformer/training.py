@@ -88,7 +88,7 @@ def divide(corpus: ParallelCorpus, indices: Int[np.ndarray, " batch"],
     "`indices` in as few equal parts as possible, of at most `device_tokens` positions a side, or one sentence."
     longest = np.maximum(corpus.src_lengths[indices], corpus.tgt_lengths[indices]).astype(np.int64)
     indices, longest = (x[np.argsort(longest, kind="stable")] for x in (indices, longest))
-    n = 1
+    n = max(1, math.ceil(np.minimum(longest, device_tokens).sum() / device_tokens))
     while any(len(part) > 1 and len(part) * part[-1] > device_tokens for part in np.array_split(longest, n)):
         n += 1
     return np.array_split(indices, n)

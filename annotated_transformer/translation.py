@@ -193,16 +193,16 @@ class Translator:
                 for hypotheses in self.search(lines, beam_size, alpha, n, **options)]
 
     def translate(self, lines: str | Sequence[str], beam_size: int = 4, alpha: float = 0.6,
-                  progress: bool = False,
-                  prefix: Beginning | Sequence[Beginning] | None = None) -> str | list[str]:
+                  progress: bool = False, prefix: Beginning | Sequence[Beginning] | None = None,
+                  first_line: int = 1) -> str | list[str]:
         """The best translation of a line, or of each of several. An empty line gives an empty line.
 
         `prefix` is the translation's beginning, as text or ids; for several lines, one text for all or one for
-        each.
+        each. Warnings count lines from `first_line`.
         """
         if isinstance(lines, str):
             return self.translate([lines], beam_size, alpha, prefix=None if prefix is None else [prefix])[0]
-        found = self.search(lines, beam_size, alpha, progress=progress, prefix=prefix)
+        found = self.search(lines, beam_size, alpha, progress=progress, first_line=first_line, prefix=prefix)
         return [self.vocabulary.decode(hypotheses[0].ids) for hypotheses in found]
 
     def stream(self, lines: Iterable[str], ahead: int = 500, **options) -> Iterator[str]:
@@ -214,8 +214,10 @@ class Translator:
         if ahead < 1 or isinstance(lines, str):
             raise InputError(f"ahead {ahead}: give 1 or more" if ahead < 1 else "one text, where lines are needed: give [text]")
         lines = iter(lines)
+        first_line = 1
         while chunk := list(islice(lines, ahead)):
-            yield from self.translate(chunk, **options)
+            yield from self.translate(chunk, first_line=first_line, **options)
+            first_line += len(chunk)
 
     @torch.inference_mode()
     def attention(self, src: str | Sequence[str],
@@ -364,12 +366,14 @@ def evaluate(translator: Translator, src: Sequence[str], references: Sequence[st
     """Translate `src` and compare the result with `references`.
 
     `language` is that of the references (by default the run's), `samples` the number of bootstrap samples for
-    intervals. Raises InputError where the texts differ in length or are empty.
+    intervals. Raises InputError where the texts differ in length or are empty, and for an ensemble.
     """
     if len(src) != len(references) or not src:
         raise InputError(
             f"{len(src):,} sources and {len(references):,} references: the same number, at least one, is needed"
         )
+    if isinstance(translator.model, Ensemble):
+        raise InputError("an ensemble: its members have no softmax in common to measure: score what it translates")
     if language is None and translator.run is not None:
         language = translator.run.config["data"].get("tgt")
     translator.check_positions(src, references)  # before the work
@@ -386,11 +390,10 @@ SENTENCE = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("correct", "total
 @torch.inference_mode()
 def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> Iterator[tuple]:
     "Per batch: the sentences; of each reference symbol -log p, if it is the first choice, and if it is real."
-    sources, targets = translator.encode(src), [[START, *ids] for ids in translator.encode(tgt, "tgt")]
-    for rows in batch_indices(
-        np.array([*map(len, sources)]), np.array([len(ids) - 1 for ids in targets]), 4000):
-        inputs, outputs = (pad([np.array(side[i]) for i in rows]).to(translator.device)
-                           for side in (sources, targets))
+    sources, targets = translator.encode(src), translator.encode(tgt, "tgt")
+    begun = [[START, *ids] for ids in targets]
+    for rows in batches(sources, targets, 4000):
+        inputs, outputs = (padded(side, rows).to(translator.device) for side in (sources, begun))
         logits, target = translator.model(inputs, outputs[:, :-1]).float(), outputs[:, 1:]
         loss = F.cross_entropy(logits.mT, target, ignore_index=PAD, reduction="none")
         yield (rows, loss.cpu().double(), ((logits.argmax(-1) == target) & (target != PAD)).cpu(),

@@ -431,6 +431,15 @@ def test_a_search_after_steps_of_adam_uses_the_new_weights():
         optimizer.step()
 
 
+def test_recording_says_where_there_is_nothing_to_record():
+    model, src = model_of(SMALL), torch.tensor([[5, 6, END]])
+    with recording(model) as kept:
+        model(src, src)
+    assert all(kept.values())
+    with pytest.raises(ValueError, match="plain model"), recording(fast(model)):
+        fast(model)(src, src)
+
+
 def test_a_search_sees_changes_that_nobody_counts():
     model, src, begin = model_of(SMALL).float(), torch.randint(4, 40, (2, 6)), torch.full((2, 1), START)
     for _ in range(2):

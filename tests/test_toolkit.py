@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated_transformer import cli, options, sources
+from annotated_transformer import averaging, cli, options, sources
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.checkpoints import load_weights
 from annotated_transformer.commands import train as train_command
@@ -30,7 +30,7 @@ from annotated_transformer.regularization import measure
 from annotated_transformer.runs import Run, average, ship
 from annotated_transformer.scores import bleu
 from annotated_transformer.training import start_run, train
-from annotated_transformer.translation import Translator, ensemble, load
+from annotated_transformer.translation import Translator, ensemble, evaluate, load
 from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary, learn_vocabulary, load_vocabulary
 from annotated_transformer.watching import best_step
 
@@ -76,6 +76,43 @@ def refused(capsys, *argv) -> str:
 
 def same_weights(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+# --- nothing lost, nothing half-written ------------------------------------------------------------------------------------------------
+def test_two_processes_note_their_scores_at_once(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    note = ("import sys; from annotated_transformer.runs import Run; run = Run.open(sys.argv[1])\n"
+            "for n in range(25): run.add_evaluation(f'{sys.argv[2]}{n}', {})")
+    both = [subprocess.Popen([sys.executable, "-c", note, str(folder), name]) for name in "ab"]
+    assert [process.wait() for process in both] == [0, 0]
+    assert len(Run.open(folder).record()["evaluations"]) == 50
+
+
+def test_a_record_goes_with_the_average_that_it_describes(finished, tmp_path):
+    run = Run.open(shutil.copytree(finished, tmp_path / "run"))
+    run.continue_from(TRAINING.steps)
+    assert not run.finished() and not (run.folder / "record.json").exists()
+    assert train(run) and run.record()["status"] == "finished"
+
+
+def test_an_average_that_was_not_measured_is_not_taken(data, finished, tmp_path, monkeypatch):
+    run, dev = Run.open(shutil.copytree(finished, tmp_path / "run")), ParallelCorpus(data, "dev")
+    before = run.weights()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(averaging, "quality_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        averaging.average_again(run, dev, 1, False)
+    assert same_weights(run.weights(), before)
+
+
+def test_warnings_count_the_lines_of_a_stream(capsys):
+    translator = load("grammar")
+    long = "The cow is old . " * 300
+    list(translator.stream(["The cow is old .", long], ahead=1))
+    assert "warning: line 2 has" in capsys.readouterr().err
 
 
 # --- going on -------------------------------------------------------------------------------------------------------------------------
@@ -403,6 +440,8 @@ def test_ensembles(finished, tmp_path, capsys):
     assert "only runs with the same vocabulary" in refused(capsys, "translate", "grammar", finished, file)
     with pytest.raises(InputError, match="the same vocabulary"):
         ensemble([load("grammar"), load(finished)])
+    with pytest.raises(InputError, match="no softmax in common"):
+        evaluate(ensemble([load("grammar")] * 2), ["The cow is old ."], ["Die Kuh ist alt ."])
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])

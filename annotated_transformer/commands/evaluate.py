@@ -11,6 +11,7 @@ __all__ = ['LABELS', 'summary', 'score_table', 'known_language', 'name_and_endin
 import os
 import re
 import time
+from contextlib import nullcontext
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,15 @@ def recordable(run: Run, corpus: Corpus, split: str) -> bool:
 def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dict[str, float],
                 facts: dict | None = None) -> dict[str, Any]:
     "The run's record with the scores of a set, written if possible; `facts` describe a set from outside."
-    record = add_scores(run.record(), summary(name, result.sentences, result.scores, result.metrics))
-    record.setdefault("search", {})[name] = search
-    if facts:
-        record["data"].setdefault("scored", {})[name] = facts
-    if os.access(run.folder, os.W_OK) and not ships(run.folder):
-        run.write_record(record)
-        record = run.record()
+    writable = os.access(run.folder, os.W_OK) and not ships(run.folder)
+    with run.alone() if writable else nullcontext():
+        record = add_scores(run.record(), summary(name, result.sentences, result.scores, result.metrics))
+        record.setdefault("search", {})[name] = search
+        if facts:
+            record["data"].setdefault("scored", {})[name] = facts
+        if writable:
+            run.write_record(record)
+            record = run.record()
     return record
 
 # %% ../../nbs/370_evaluate.ipynb #588cf247

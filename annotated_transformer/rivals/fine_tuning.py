@@ -189,6 +189,8 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     corpus, _ = open_data(run, data)
     with run.lock():
         model, optimizer, done, before = where_it_stands(run)
+        if done >= tuning.steps and run.finished():
+            return True
         run.continue_from(done)
         begun = time.monotonic()
         with stop_signals() as signals, progress_bar(tuning.steps, done) as bar:
