@@ -478,6 +478,9 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(whole.weights().values(), killed.weights().values(), strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
     assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1
+    before = killed.record()
+    fine_tuning.main(command)  # there is nothing left to do
+    assert killed.record() == before
 
 
 def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys):
