@@ -210,6 +210,18 @@ def test_each_step_of_a_plan_has_a_record_of_its_own(name):
     assert {tgt for s in rules.systems.values() for tgt in s.seeds} == {"de", "fr"}
 
 
+def test_the_test_set_waits_for_the_last_run_of_a_system(tmp_path):
+    rules, place = module.read_rules("multi30k"), module.Place({}, tmp_path / "runs", tmp_path)
+    test = next(step for step in module.steps(rules) if step.name == "multi30k_test_narrow_fr_seed0")
+    for seed in (0, 1, 2):
+        assert not test.begins(place)
+        run = tmp_path / "runs" / f"multi30k_narrow_fr_seed{seed}"
+        run.mkdir(parents=True)
+        for path in (run / "record.json", tmp_path / f"{run.name}.json"):
+            path.write_text("{}")
+    assert test.begins(place)
+
+
 def test_trials_without_smoothing_differ_in_the_smoothing_alone():
     without = module.read_rules("unsmoothed")
     assert without.trials | {"peaks": RULES.trials["peaks"]} == RULES.trials and set(without.trials["peaks"]) < set(RULES.trials["peaks"])

@@ -359,10 +359,12 @@ class Step(NamedTuple):
     "returns whether there was time to finish"
     models: bool = False
     "whether it needs the trained models, too"
+    after: Sequence[str] = ()
+    "records that have to be there before, all runs of a system before its test set"
 
     def begins(self, place: Place) -> bool:
         "Whether it has still to be done and can begin."
-        ready = all(recorded(name, place) for name in self.needs) and not self.absent(place)
+        ready = all(recorded(name, place) for name in [*self.needs, *self.after]) and not self.absent(place)
         return ready and not recorded(self.name, place)
 
     def absent(self, place: Place) -> list[str]:
@@ -406,8 +408,9 @@ def steps_of(rules: Rules, system: System, tgt: str) -> list[Step]:
     else:
         tried = [job.name for job in trial_jobs(rules, system)]
         runs = [Step(job.name, tried, partial(perform, job, rules)) for job in jobs]
-    return runs + [Step(scoring.name, scoring.members, partial(judge, scoring, rules), True)
-                   for scoring in scorings(rules, system, tgt)]
+    ended = [run.name for run in runs]
+    return runs + [Step(scoring.name, scoring.members, partial(judge, scoring, rules), True,
+                        ended if scoring.split == rules.test_set else ()) for scoring in scorings(rules, system, tgt)]
 
 
 def steps(rules: Rules) -> list[Step]:
