@@ -372,7 +372,7 @@ class Step(NamedTuple):
         return [name for name in self.needs
                 if self.models and recorded(name, place) and not (place.runs / name / "record.json").exists()]
 
-
+# %% ../../nbs/481_rivals_measured.ipynb #dd1fc298
 def recorded(name: str, place: Place) -> bool:
     "Whether a record of that name is there."
     return (place.out / f"{name}.json").exists()
