@@ -96,10 +96,11 @@ def check_marian(c: TransformerConfig) -> None:
         "d_model": (c.d_model % c.n_heads, width),
         "d_k": (c.d_k * c.n_heads > c.d_model, width),
         "d_v": (c.d_v * c.n_heads > c.d_model, width)}
+    others = "onnx" if c.parameter_heads else "ctranslate2 or onnx"
     for name, (impossible, why) in reasons.items():
         if impossible:
             raise InputError(f"{name} {getattr(c, name)}: Hugging Face's MarianMTModel {why}: "
-                             "export this run with --to ctranslate2 or onnx")
+                             f"export this run with --to {others}")
 
 # %% ../../nbs/332_export_hugging_face.ipynb #f23e2555
 def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
