@@ -644,6 +644,13 @@ def test_a_refused_training_does_not_change_a_run(copy, capsys):
     with Run.open(copy).lock(), pytest.raises(SystemExit):
         cli.main(["train", str(copy), "--steps", "99"])
     assert (copy / "config.json").read_bytes() == before
+@pytest.mark.parametrize("closed, printed", [("<&-", 0), (">&-", 0), ("2>&-", 1)])
+def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
+    "As if the null device stood there: no traceback, and nothing meant for one stream in another."
+    file = write(tmp_path / "text.en", ["The dog sleeps."])
+    command = f"exec {sys.executable} -m annotated_transformer.cli translate {made / 'run'} --beam-size 1 < {file} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == printed
 
 
 def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):

@@ -411,9 +411,10 @@ def test_what_is_typed_goes_before_the_file_and_a_run_gives_one(data, finished, 
 # --- devices and extras ---------------------------------------------------------------------------------------------------------------
 
 def test_devices_and_threads(capsys, tmp_path):
-    for device in ("", "tpu", "cuda:99", "cpu:1", "cuda:x", *(() if torch.cuda.is_available() else ("cuda",))):
+    for device in ("", "tpu", "cuda:99", "cpu:1", "cuda:x", "cpu:", "cpu:00", "cpu:\u00b2", *(() if torch.cuda.is_available() else ("cuda",))):
         assert f"--device {device}: there is no such device" in refused(capsys, "translate", "grammar", "--device", device)
-    assert "--threads 0" in refused(capsys, "translate", "grammar", "--threads", 0)
+    for threads in (0, 99_999_999_999):
+        assert f"--threads {threads}: give a number from 1 to 4096" in refused(capsys, "translate", "grammar", "--threads", threads)
     before = torch.get_num_threads()
     file = tmp_path / "text"
     file.write_text("The cow is old .\n")
