@@ -567,6 +567,8 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["evaluate", "RUN", "--src", "DATA/test.en"], ["--ref"]),
     (["prepare", "NEW"], ["--train"]),
     (["prepare", "NEW", "--corpus", "novels"], ["novels"]),
+    *[(["prepare", "NEW", "--corpus", "grammar", "--vocab-size", size], [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
+      for size in ("99999999999", "2147483647", "4", "-5")],
     # options that would have no effect
     (["prepare", "NEW", "--corpus", "multi30k", "--max-words", "80"], ["--max-words 80", "multi30k"]),
     (["prepare", "NEW", "--corpus", "multi30k", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
@@ -644,6 +646,15 @@ def test_a_refused_training_does_not_change_a_run(copy, capsys):
     with Run.open(copy).lock(), pytest.raises(SystemExit):
         cli.main(["train", str(copy), "--steps", "99"])
     assert (copy / "config.json").read_bytes() == before
+@pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])
+def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monkeypatch, capsys):
+    (tmp_path / "here" / "inner").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "inner")
+    fails(["." if a == "HERE" else a for a in arguments], capsys, ".: a new folder would take the place of the one that you are in")
+    fails(["prepare", "..", "--corpus", "grammar"], capsys, "..: a new folder would take the place")
+    assert not any((tmp_path / "here" / "inner").iterdir()) and os.listdir(tmp_path) == ["here"]
+
+
 @pytest.mark.parametrize("closed, printed", [("<&-", 0), (">&-", 0), ("2>&-", 1)])
 def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     "As if the null device stood there: no traceback, and nothing meant for one stream in another."

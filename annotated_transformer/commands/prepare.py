@@ -13,7 +13,7 @@ from typing import Literal
 from .. import corpora
 from ..batching import encode_corpus, encoded_so_far
 from ..corpora import Corpus
-from ..files import InputError
+from ..files import InputError, check_standing
 from ..options import say
 from ..sources import mixed_corpus, multi30k, wmt14
 from ..runs import find_run
@@ -63,7 +63,9 @@ def check_effect(corpus: str, options: dict) -> None:
 
 # %% ../../nbs/350_prepare.ipynb #61f6377b
 def check_vocabulary(vocab_size: int | None, options: dict) -> None:
-    "Raises InputError for options of the vocabulary that exclude each other."
+    "Raises InputError for options of the vocabulary that exclude each other, and for an impossible size."
+    if vocab_size is not None and not 4 < vocab_size <= 10_000_000:  # four are special; room is made for all at once
+        raise InputError(f"--vocab-size {vocab_size}: give a number from 5 to 10,000,000")
     typed = {"--vocab-size": vocab_size} | {f"--{name.replace('_', '-')}": options.get(name)
                                             for name in sorted(OF_THE_VOCABULARY - {"vocabulary_from"})}
     if others := [name for name, value in typed.items() if value is not None and "vocabulary_from" in options]:
@@ -212,11 +214,11 @@ def prepare(
                if value is not None and name not in ("folder", "corpus", "vocab_size", "overwrite")}
     check_effect(corpus, options)
     check_vocabulary(vocab_size, options)
+    if overwrite or not (folder / "corpus.json").exists():
+        check_standing(folder)
     if vocab_size is None:
         vocab_size = 32_000 if (corpus, vocabulary) == ("wmt14", "word-pieces") else SIZES[corpus]
-    if corpus in TREEBANKS:
-        treebank(folder, corpus, vocab_size, overwrite, options)
-    else:
-        aligned_text(folder, corpus, vocab_size, overwrite, options)
+    make = treebank if corpus in TREEBANKS else aligned_text
+    make(folder, corpus, vocab_size, overwrite, options)
     then = f"--from {vocabulary_from}" if vocabulary_from else f"--config {CONFIGS.get(corpus, 'parser-small')}"
     say(f"Next: annotated-transformer train runs/{folder.name} --data {folder} {then}")
