@@ -393,7 +393,12 @@ def test_a_configuration_says_the_same_in_every_format(suffix, text, tmp_path):
     ("toml", "steps = 7\n" + TOML, "line 1: steps: no such key"), ("toml", "[model\n", "not TOML"),
     ("yaml", YAML.replace("n_layers", "n_layer"), "line 3: n_layer"), ("yaml", YAML.replace("steps: 7", "steps: seven"), "line 5: steps is 'seven'"),
     ("yaml", "model: [", "not YAML"), ("json", JSON.replace('"rate": 2', '"rate": null'), "line 8: rate is None"), ("json", "{", "not JSON"),
-    ("json", "[]", "give the parts"), ("toml", "config = 3", "line 1: config is 3: give the name of a preset"), ("toml", 'kind = "perceptron"', "line 1: kind is 'perceptron'")])
+    ("json", "[]", "give the parts"), ("toml", "config = 3", "line 1: config is 3: give the name of a preset"), ("toml", 'kind = "perceptron"', "line 1: kind is 'perceptron'"),
+    ("toml", 'config = "tiny"\nkind = "recurrent"', "line 2: kind is 'recurrent', and config is 'tiny', which is not of that kind"),
+    ("yaml", "1: 2", "line 1: 1: no such key"), ("yaml", "model: {1: 2}", "1: no such key in model; there are n_layers"),
+    ("yaml", "date: 2024-13-45", "not YAML: month"),
+    *[(suffix, start + "[" * 100_000, f"not {suffix.upper()}: maximum recursion depth")
+      for suffix, start in (("json", ""), ("yaml", ""), ("toml", "a = "))]])
 def test_what_is_wrong_with_a_configuration_is_said_with_line_and_key(suffix, text, said, data, tmp_path, capsys):
     path = tmp_path / f"mine.{suffix}"
     path.write_text(text, encoding="utf-8")
@@ -406,6 +411,13 @@ def test_what_is_typed_goes_before_the_file_and_a_run_gives_one(data, finished, 
     run = Run.open(tmp_path / "run")
     assert run.config["model"] == asdict(SHAPE)
     assert run.config["training"] == asdict(replace(TRAINING, steps=2, seed=5))
+
+
+def test_a_kind_may_stand_beside_a_preset_of_that_kind(tmp_path):
+    path = tmp_path / "mine.toml"
+    for kind in ('kind = "recurrent"\n', ""):
+        path.write_text(f'config = "recurrent-own"\n{kind}[model]\nn_layers = 3\n', encoding="utf-8")
+        assert read_configuration(path) == ("recurrent-own", {"n_layers": 3})
 
 
 # --- devices and extras ---------------------------------------------------------------------------------------------------------------
