@@ -56,8 +56,9 @@ def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] =
     for name, parameter in inspect.signature(target).parameters.items():
         kind, default, help = hints[name], parameter.default, helps.get(name, "")
         if parameter.kind is parameter.VAR_KEYWORD:
-            known: set[str] = set()
-            for configuration in kind() if inspect.isfunction(kind) else get_args(kind) or (kind,):
+            configurations, left_out = kind() if inspect.isfunction(kind) else (get_args(kind) or (kind,), ())
+            known = {*left_out}
+            for configuration in configurations:
                 add_arguments(parser, configuration, known)
                 known |= {*inspect.signature(configuration).parameters}
             continue

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Session', 'ended', 'open_session', 'what_goes_wrong',
            'check_limits', 'check_session', 'train', 'build', 'training_config', 'open_data', 'measure_together',
-           'tell', 'save', 'restore', 'finish', 'facts_of', 'check_positions', 'start_run']
+           'tell', 'save', 'restore', 'finish', 'facts_of', 'meta_model', 'check_positions', 'start_run']
 
 # %% ../nbs/271_training.ipynb #02ce6659
 import contextlib
@@ -374,6 +374,18 @@ def facts_of(corpus: Corpus, vocabulary: str) -> dict:
     }
 
 # %% ../nbs/271_training.ipynb #4ecd52bd
+def meta_model(config: Any) -> nn.Module:
+    "A model of this configuration without the numbers in its weights. Raises InputError for one that cannot be."
+    try:
+        with torch.device("meta"):
+            return build_model(config)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    except (RuntimeError, TypeError, OverflowError) as error:  # PyTorch's, for a size beyond 64 bits
+        raise InputError(f"{type(config).__name__}: no model can be built of these numbers "
+                         f"({str(error).partition(chr(10))[0]}): give smaller ones") from None
+
+
 def check_positions(model: Any, corpus: Corpus) -> None:
     "Raises InputError where a sentence of the training or development set has more symbols than the model has positions."
     for split, side in itertools.product({"train", "dev"} & corpus.splits.keys(), ("src", "tgt")):
@@ -399,11 +411,7 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
         if getattr(model, name, 0) != size:
             raise InputError(f"{name} {getattr(model, name, 0)}: the vocabulary in {data} has {size} symbols")
     check_training(training, model.vocab_size)
-    try:
-        with torch.device("meta"):
-            build_model(model)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    meta_model(model)
     check_positions(model, corpus)
     if training.precision == "auto":  # decided once, so that a run that was moved continues as it began
         training = replace(training, precision=native_precision(training_device()))

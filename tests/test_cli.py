@@ -545,7 +545,12 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "0"], ["steps 0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["77", "300"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["unrecognized arguments: --vocab-size 77"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "9" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
+    (["train", "NEW", "--data", "DATA", "--from", "RUN", "--dropout", "2"], ["dropout is 2"]),
+    (["train", "NEW", "--data", "DATA", "--from", "RUN", "--d-model", "0"], ["d_model is 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "recurrent-own", "--warmup-steps", "0"], ["warmup_steps 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "recurrent-own", "--d-model", "0"], ["d_model is 0"]),
     (["train", "NEW", "--data", "NOTHING", "--config", "tiny"], ["NOTHING"]),
     (["train", "RUN", "--data", "DATA", "--config", "tiny"], ["--save-every"]),
     (["translate", "RUN", "NOTHING"], ["NOTHING"]),
@@ -645,7 +650,25 @@ def test_a_refused_training_does_not_change_a_run(copy, capsys):
         cli.main(["train", str(copy), "--steps", "99", "--minutes", "-1"])
     with Run.open(copy).lock(), pytest.raises(SystemExit):
         cli.main(["train", str(copy), "--steps", "99"])
+    fails(["train", copy, "--steps", "99", "--data", copy / "nowhere"], capsys, "nowhere is not a corpus")
+    (copy / "record.json").unlink()
+    cli.main(["train", str(copy), "--abandon", "why not"])
+    fails(["train", copy, "--steps", "99"], capsys, "abandoned (why not)")
     assert (copy / "config.json").read_bytes() == before
+
+
+def test_a_corpus_that_has_moved_is_named_with_data(made, copy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((copy / "config.json").read_text())
+    config["data"]["folder"] = "moved"
+    (copy / "config.json").write_text(json.dumps(config))
+    for command in ("train", "average --last 1", "evaluate"):
+        name, *options = command.split()
+        fails([name, copy, *options], capsys, "run: its corpus, moved, is not here: name it with --data")
+    fails(["parse", "grammar-trees", "--split", "test"], capsys, "is not here: name it with --data")
+    cli.main(["average", str(copy), "--last", "1", "--data", str(made / "data")])
+
+
 @pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])
 def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "here" / "inner").mkdir(parents=True)

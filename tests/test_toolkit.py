@@ -333,8 +333,9 @@ def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tm
     new = ["train", tmp_path / "run", "--data", two_alphabets / "data"]
     assert "one vocabulary for both languages" in refused(capsys, *new, "--config", "recurrent")
     assert "its vocabulary is not that of" in refused(capsys, *new, "--from", finished)
-    assert "src_vocab_size 50" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size", 50)
-    assert "src_vocab_size 50" in refused(capsys, "train", tmp_path / "run", "--data", data, "--config", "tiny", "--src-vocab-size", 50)
+    assert "unrecognized arguments: --src-vocab-size" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size", 50)
+    with pytest.raises(InputError, match="src_vocab_size 50: the vocabulary in .* has 0 symbols"):
+        start_run(tmp_path / "run", data, replace(SHAPE, src_vocab_size=50), TRAINING)
     assert "only runs with the same vocabulary" in refused(capsys, "translate", two_alphabets / "run", finished)
     text = tmp_path / "text"
     text.write_text("a\tb\n")
@@ -349,7 +350,8 @@ def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tm
 # --- options that would have no effect ------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("options, said", [
-    (["--n-p", 8], "--n-p 8: has no effect without --parameter-heads"), (["--max-length", 50], "--max-length 50: has no effect without --positions learned")])
+    (["--n-p", 8], "--n-p 8: has no effect without --parameter-heads"),
+    (["--parameter-heads", 2, "--d-ff", 64], "--d-ff 64: has no effect with --parameter-heads"), (["--max-length", 50], "--max-length 50: has no effect without --positions learned")])
 def test_options_of_parts_that_the_model_lacks(options, said, data, tmp_path, capsys):
     assert said in refused(capsys, "train", tmp_path / "run", "--data", data, "--config", "tiny", *options)
     assert not (tmp_path / "run").exists()
@@ -366,7 +368,7 @@ def test_watching_needs_a_development_set(data, tmp_path, capsys):
 
 
 def test_giving_up_takes_no_other_option(finished, capsys):
-    for option in (["--steps", 30], ["--minutes", 1], ["--tensorboard"], ["--data", "elsewhere"]):
+    for option in (["--steps", 30], ["--minutes", 1], ["--device-tokens", 100], ["--tensorboard"], ["--data", "elsewhere"]):
         assert f"{option[0]}: has no effect with --abandon" in refused(capsys, "train", finished, "--abandon", "why not", *option)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .evaluate import recordable
+from .train import corpus_of
 from .translate import answer_lines, check_lines, opened
-from ..corpora import Corpus
 from ..files import InputError
 from ..options import say
 from ..parsing import ALPHA, BEAM, Parser, load_parser, parse_corpus
@@ -38,7 +38,7 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
                 record: Path | None) -> None:
     "Write the trees of a split, report how good they are, and write a record if asked to."
     run = parser.translator.run
-    corpus = Corpus.open(data or run.config["data"]["folder"])
+    corpus = corpus_of(run, data)
     if record is not None and (split not in corpus.splits or not recordable(run, corpus, split)):
         raise InputError(f"--record {record}: {run.folder} has no finished training, or this is not the "
                          "text that it names")

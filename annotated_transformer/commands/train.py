@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PRESETS', 'CHANGEABLE', 'preset_named', 'check_options', 'check_effect', 'configured', 'peak_rate', 'tell_rate',
-           'differences', 'extended', 'existing', 'check_fit', 'beginning', 'opened', 'bleu_on_dev', 'give_up',
-           'configurations', 'train', 'average']
+           'differences', 'extended', 'corpus_of', 'existing', 'check_fit', 'beginning', 'opened', 'bleu_on_dev',
+           'give_up', 'configurations', 'train', 'average']
 
 # %% ../../nbs/361_train.ipynb #e8a53dd8
 from collections.abc import Callable, Collection, Sequence
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 # %% ../../nbs/361_train.ipynb #a99307de
-from ..architectures import architecture, build, kind_of, kinds
+from ..architectures import architecture, kind_of, kinds
 from ..averaging import average_again
 from ..batching import ParallelCorpus
 from ..checkpoints import load_weights
@@ -34,10 +34,10 @@ from ..rivals.base import OWN, TRANSFORMER, own_training
 from ..runs import Run, find_run
 from ..scores import bleu
 from ..processes import process_group, rank, summed
-from ..training import check_limits, start_run, training_config
+from ..training import check_limits, check_session, meta_model, open_data, start_run, training_config
 from ..training import train as train_run
 from ..translation import Translator
-from ..vocabulary import load_vocabulary, vocabulary_sizes
+from ..vocabulary import DECIDED, load_vocabulary, vocabulary_sizes
 
 # %% ../../nbs/361_train.ipynb #d537e8d5
 PRESETS = TRANSLATORS | PARSERS | {"rival-transformer": (TRANSFORMER, TRANSLATORS["small"][1])}
@@ -64,33 +64,36 @@ def check_options(model: Any, changes: dict) -> None:
     for name in changes:
         if name not in own and name not in {field.name for field in fields(TrainingConfig)}:
             raise InputError(f"--{name.replace('_', '-')}: a {kind_of(model)} model has no such option; it has "
-                             + ", ".join(f"--{field.replace('_', '-')}" for field in own))
+                             + ", ".join(f"--{field.replace('_', '-')}" for field in own if field not in DECIDED))
 
 
 def check_effect(model: Any, corpus: Corpus, changes: dict) -> None:
     "Raises InputError for an option that changes nothing of this model, or with these data."
-    dev = "dev" not in corpus.splits and "a development set in the data"
-    needed = {"n_p": getattr(model, "parameter_heads", 1) == 0 and "--parameter-heads", "patience": dev,
-              "dev_bleu": dev,
-              "max_length": getattr(model, "positions", "learned") != "learned" and "--positions learned"}
+    dev = "dev" not in corpus.splits and "without a development set in the data"
+    heads = getattr(model, "parameter_heads", None)
+    idle = {"n_p": heads == 0 and "without --parameter-heads", "d_ff": heads and "with --parameter-heads",
+            "patience": dev, "dev_bleu": dev,
+            "max_length": getattr(model, "positions", "learned") != "learned" and "without --positions learned"}
     for name, value in changes.items():
-        if value and needed.get(name):
-            raise InputError(
-                f"--{name.replace('_', '-')} {value}: has no effect without {needed[name]}: leave it out")
+        if value and idle.get(name):
+            raise InputError(f"--{name.replace('_', '-')} {value}: has no effect {idle[name]}: leave it out")
 
 # %% ../../nbs/361_train.ipynb #b8f3ecab
 def configured(preset: str | tuple[Any, TrainingConfig], changes: dict) -> tuple[Any, TrainingConfig]:
     """A model and a training, or those of a preset, with some of their fields changed.
 
-    Raises InputError for an unknown name.
+    Raises InputError for an unknown name, or numbers from which no rate follows.
     """
     model, training = preset_named(preset) if isinstance(preset, str) else preset
     check_options(model, changes)
     mine = {name: value for name, value in changes.items() if name in asdict(model)}
+    wanted = replace(model, **mine)
     changed = replace(training, **{name: value for name, value in changes.items() if name not in mine})
     if str(preset).endswith("-own") and "rate" not in changes:  # the peak is its paper's at any width and warm-up
-        changed = replace(changed, rate=peak_rate(model, training) / peak_rate(replace(model, **mine), replace(changed, rate=1)))
-    return replace(model, **mine), changed
+        check_training(changed, wanted.vocab_size)
+        meta_model(wanted)
+        changed = replace(changed, rate=peak_rate(model, training) / peak_rate(wanted, replace(changed, rate=1)))
+    return wanted, changed
 
 # %% ../../nbs/361_train.ipynb #21db3c75
 def peak_rate(model: Any, training: TrainingConfig) -> float:
@@ -119,7 +122,7 @@ def differences(run: Run, preset: str | None, changes: dict) -> list[str]:
             return [f"--config {preset}, a {kind} model (it has a {kind_of(own)} model)"]
         model, training = configured(preset, changes)
         asked = {name: value for name, value in (asdict(model) | asdict(training)).items()
-                 if name not in ("vocab_size", "src_vocab_size", "precision")}
+                 if name not in (*DECIDED, "precision")}
     has = asdict(own) | asdict(training_config(run))
     return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]
@@ -142,7 +145,15 @@ def extended(run: Run, changes: dict) -> None:
                         if getattr(after, name) != getattr(before, name)})
 
 # %% ../../nbs/361_train.ipynb #05954eac
-def existing(folder: Path, preset: str | None, changes: dict) -> Run:
+def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
+    "The corpus in `data`, or else the one that the run was trained on. Raises InputError where that has moved."
+    folder = Path(data or run.config["data"]["folder"])
+    if data is None and not folder.exists():
+        raise InputError(f"{run.folder.name}: its corpus, {folder}, is not here: name it with --data{otherwise}")
+    return Corpus.open(folder)
+
+
+def existing(folder: Path, data: Path | None, preset: str | None, changes: dict) -> Run:
     "The run in `folder`, with more steps if asked. Raises InputError where its configuration differs."
     run = Run.open(folder)
     own = asdict(training_config(run))
@@ -150,15 +161,16 @@ def existing(folder: Path, preset: str | None, changes: dict) -> Run:
         raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another "
                          "folder, "
                          f"or continue this one with `annotated-transformer train {folder}`")
+    check_session(run, None, 1, False, False)  # before anything is written
+    open_data(run, corpus_of(run, data).folder)
     extended(run, changes)
     summed(0)  # the other processes wait for the first
     return Run.open(folder)
 
 # %% ../../nbs/361_train.ipynb #0b0e56cd
 def check_fit(weights: dict[str, Tensor], model: Any, source: str) -> None:
-    "Raises InputError where the weights do not fit a model of this configuration."
-    with torch.device("meta"):
-        wanted = {name: list(tensor.shape) for name, tensor in build(model).state_dict().items()}
+    "Raises InputError where the weights do not fit a model of this configuration, or it cannot be."
+    wanted = {name: list(tensor.shape) for name, tensor in meta_model(model).state_dict().items()}
     found = {name: list(tensor.shape) for name, tensor in weights.items()}
     for name in dict.fromkeys([*wanted, *found]):
         if wanted.get(name) != found.get(name):
@@ -192,7 +204,7 @@ def opened(folder: Path, data: Path | None, preset: str | None, changes: dict, s
     if summed((folder / "config.json").exists())[0] > 0:  # all processes look before one of them makes it
         if source is not None and (begun := Run.open(folder).config.get("from", "new weights")) != source:
             raise InputError(f"--from {source}: {folder} has begun already, from {begun}")
-        return existing(folder, preset, changes)
+        return existing(folder, data, preset, changes)
     if data is None:
         raise InputError(
             f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`")
@@ -211,7 +223,7 @@ def opened(folder: Path, data: Path | None, preset: str | None, changes: dict, s
 # %% ../../nbs/361_train.ipynb #7ddbad67
 def bleu_on_dev(run: Run, data: Path | None) -> Callable[[nn.Module], float] | None:
     "A function that scores a model's greedy translations of development sentences; None if the run wants none."
-    corpus, count = Corpus.open(data or run.config["data"]["folder"]), training_config(run).dev_bleu
+    corpus, count = corpus_of(run, data), training_config(run).dev_bleu
     if not count or "dev" not in corpus.splits:
         return None
     src, references = map(list, zip(*islice(corpus.pairs("dev"), count)))
@@ -234,18 +246,16 @@ def give_up(folder: Path, why: str, others: Sequence[str]) -> None:
     say(f"{folder / 'record.json'} says why; copy it to nbs/results/{folder.resolve().name}.json to keep it")
 
 
-def configurations() -> list[type]:
-    "The dataclasses whose fields are options: those of all kinds of models, and of training."
-    return [*(architecture(kind).config for kind in kinds()), TrainingConfig]
+def configurations() -> tuple[list[type], tuple[str, ...]]:
+    "The dataclasses whose fields are options, those of all kinds of models and of training; and the fields that are none."
+    return [*(architecture(kind).config for kind in kinds()), TrainingConfig], DECIDED
 
 # %% ../../nbs/361_train.ipynb #87b2092c
 def train(
     folder: Path, /, *,
     data: Path | None = None,
-    config: str | None = None,
-    from_: str | None = None,
-    minutes: float | None = None,
-    device_tokens: int = 32_768,
+    config: str | None = None, from_: str | None = None,
+    minutes: float | None = None, device_tokens: int | None = None,
     compile: bool = False, tensorboard: bool = False,
     abandon: str | None = None,
     **changes: configurations,
@@ -270,22 +280,24 @@ def train(
             values
         from_: begin with the weights of another run, of weights that ship, or of a safetensors file
         minutes: stop after so many minutes, leaving a run that continues
-        device_tokens: an update of more positions a side and process is made in parts (less: less memory)
+        device_tokens: an update of more positions a side and process is made in parts (32768, unless given; less: less memory)
         compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
         tensorboard: write the report as TensorBoard's event files too
         abandon: why the run is given up: it leaves a record that says so, and is not trained any further
     """
     typed = [*changes]
     if abandon is not None:
-        flags = {"data": data, "config": config, "from": from_, "minutes": minutes, "compile": compile, "tensorboard": tensorboard}
-        return give_up(folder, abandon, [name for name, value in flags.items() if value] + typed)
+        flags = {"data": data, "config": config, "from": from_, "minutes": minutes, "device_tokens": device_tokens,
+                 "compile": compile or None, "tensorboard": tensorboard or None}
+        return give_up(folder, abandon, [name for name, value in flags.items() if value is not None] + typed)
     if config and Path(config).suffix in (".toml", ".yaml", ".yml", ".json"):
         config, written = read_configuration(Path(config))
         changes = written | changes  # the command line overrides the file
-    check_limits(minutes, device_tokens, compile, tensorboard)  # before anything is written
+    tokens = 32_768 if device_tokens is None else device_tokens
+    check_limits(minutes, tokens, compile, tensorboard)  # before anything is written
     with process_group():
         run = opened(folder, data, config, changes, from_, typed)
-        if train_run(run, data, minutes, device_tokens, compile, tensorboard, bleu_on_dev(run, data)):
+        if train_run(run, data, minutes, tokens, compile, tensorboard, bleu_on_dev(run, data)):
             say(f"Next: annotated-transformer evaluate {folder}")
         else:
             say(f"Stopped. Continue with: annotated-transformer train {folder}")
@@ -307,7 +319,7 @@ def average(run: Path, /, *, last: int | None = None, best: bool = False, data: 
     if (last is None) != best:
         raise InputError("give either --last N or --best")
     opened = Run.open(run)
-    corpus = Corpus.open(data or opened.config["data"]["folder"])
+    corpus = corpus_of(opened, data)
     found = average_again(
         opened, ParallelCorpus(corpus.folder, "dev") if "dev" in corpus.splits else None, last, best)
     say(", ".join(f"{name} {value:.5g}" for name, value in found.items()))
