@@ -669,6 +669,16 @@ def test_a_corpus_that_has_moved_is_named_with_data(made, copy, tmp_path, monkey
     cli.main(["average", str(copy), "--last", "1", "--data", str(made / "data")])
 
 
+def test_the_other_run_is_looked_at_before_the_work(made, copy, tmp_path, capsys):
+    (tmp_path / "run" / "averaged.safetensors").write_bytes(b"no weights")
+    own = shutil.copytree(made / "run", tmp_path / "own")
+    before = Run.open(own).evaluations()
+    evaluate = ["evaluate", own, "--data", made / "data", "--against"]
+    fails([*evaluate, copy], capsys, "averaged.safetensors: not a safetensors file")
+    fails([*evaluate, "grammar-trees"], capsys, "grammar-trees: a parser")
+    assert Run.open(own).evaluations() == before
+
+
 @pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])
 def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "here" / "inner").mkdir(parents=True)

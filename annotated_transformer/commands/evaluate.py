@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LABELS', 'summary', 'score_table', 'known_language', 'name_and_ending', 'add_scores', 'other_system', 'compared',
-           'evaluate_file', 'recordable', 'keep_scores', 'split_set', 'file_set', 'check_record', 'evaluate_run',
-           'evaluate', 'check_choice']
+           'evaluate_file', 'recordable', 'keep_scores', 'split_set', 'file_set', 'check_record', 'translator_of',
+           'evaluate_run', 'evaluate', 'check_choice']
 
 # %% ../../nbs/370_evaluate.ipynb #f1e3f7eb
 import os
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import text_files, translation
+from .train import corpus_of
 from ..corpora import Corpus
 from ..files import InputError, file_digest
 from ..options import say
 from ..records import check_place, make_record, write_record
-from ..runs import Run, find_run, ships
+from ..runs import Run, ships
 from ..scores import Score, moses, moses_languages, paired, score
 from ..treebanks import TREES, WORDED
 
@@ -137,11 +138,7 @@ def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dic
 # %% ../../nbs/370_evaluate.ipynb #588cf247
 def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[str, str]], bool]:
     "A split of a corpus (by default the run's): name, pairs, and whether the run's record may have its scores."
-    folder = Path(data or run.config["data"]["folder"])
-    if data is None and not folder.exists():
-        raise InputError(f"{run.folder.name}: its corpus, {folder}, is not here: name it with --data, or two files with --src and "
-                         "--references")
-    corpus = Corpus.open(folder)
+    corpus = corpus_of(run, data, ", or two files with --src and --references")
     if split not in corpus.splits:
         raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
     return corpus.set_name(split), list(corpus.pairs(split)), recordable(run, corpus, split)
@@ -164,15 +161,21 @@ def check_record(run: Run, kept: bool, record: Path | None) -> None:
     if kept:
         run.record()  # raises for a damaged one
 
+# %% ../../nbs/370_evaluate.ipynb #8c1b8584
+def translator_of(run: str | Path) -> translation.Translator:
+    "The translator of a run. Raises InputError for a parser."
+    found = translation.load(run)
+    if found.run.config["data"].get("tgt") in (TREES, WORDED):
+        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split test`")
+    return found
+
 # %% ../../nbs/370_evaluate.ipynb #4c028ec3
 def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Path | None, split: str,
                  language: str | None, search: dict[str, float], record: Path | None,
                  against: str | None = None) -> dict[str, Any]:
     "The `summary` of a run on a split of a corpus, kept in the run's record, or on two files."
-    translator, facts = translation.load(run), None
-    rival = find_run(against) if against is not None and not Path(against).is_file() else None
-    if translator.run.config["data"].get("tgt") in (TREES, WORDED):
-        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split test`")
+    translator, facts = translator_of(run), None
+    rival = translator_of(against) if against is not None and not Path(against).is_file() else None
     language = known_language(language, translator.run.config["data"].get("tgt"))
     if src:
         name, pairs, kept, facts = file_set(translator.run, src, references)
@@ -187,7 +190,7 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
     if record is not None:
         write_record(record, scored | {"name": record.stem})
     if rival:
-        other = translation.load(rival.folder).translate(sources, **search, progress=True)
+        other = rival.translate(sources, **search, progress=True)
     found = summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
     return found | compared(result.translations, wanted, other)
 
