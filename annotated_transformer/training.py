@@ -404,9 +404,9 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
     InputError where these do not fit together.
     """
     corpus = Corpus.open(data)
-    if not (corpus.folder / "encoded.json").exists():
-        raise InputError(f"{data}: not encoded yet: run `annotated-transformer prepare` to its end")
-    vocabulary = load_vocabulary(corpus.folder)
+    encoded, vocabulary = corpus.folder / "encoded.json", load_vocabulary(corpus.folder)
+    if not encoded.exists() or read_json(encoded).get("vocabulary") != vocabulary.digest:
+        raise InputError(f"{data}: not encoded yet with its vocabulary: run `annotated-transformer prepare` to its end")
     for name, size in ({"src_vocab_size": 0} | vocabulary_sizes(vocabulary)).items():
         if getattr(model, name, 0) != size:
             raise InputError(f"{name} {getattr(model, name, 0)}: the vocabulary in {data} has {size} symbols")

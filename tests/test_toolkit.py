@@ -108,6 +108,14 @@ def test_an_average_that_was_not_measured_is_not_taken(data, finished, tmp_path,
     assert same_weights(run.weights(), before)
 
 
+def test_a_corpus_with_a_new_vocabulary_is_encoded_before_it_is_trained_on(data, tmp_path):
+    folder = shutil.copytree(data, tmp_path / "data")
+    learn_vocabulary(Corpus.open(folder), BytePairVocabulary, 280)
+    with pytest.raises(InputError, match="not encoded yet with its vocabulary"):
+        start_run(tmp_path / "run", folder, replace(SHAPE, vocab_size=280), TRAINING)
+    assert not (tmp_path / "run").exists()
+
+
 def test_warnings_count_the_lines_of_a_stream(capsys):
     translator = load("grammar")
     long = "The cow is old . " * 300
