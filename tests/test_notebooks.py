@@ -354,8 +354,15 @@ def registries(root: Path, tmp: Path) -> Iterator[str]:
             yield f"{path.relative_to(root)} names the package registry {host}: leave the choice of a registry to whoever installs"
 
 
+# their commands name the sources file by its place, which 560_sources_left_out tells; records are never edited
+TOLD = {f"sources_{name}" for name in ("nothing_seed0", "nothing_seed1", *(f"{group}_seed0" for group in (
+    "news", "parliament", "encyclopaedia", "web", "captions", "manuals")))}
+
+
 def records(root: Path, tmp: Path) -> Iterator[str]:
     for path in sorted((root / "nbs" / "results").rglob("*.json")):
+        if path.stem in TOLD:
+            continue
         for found in MACHINE_PATH.findall(path.read_text(encoding="utf-8")):
             yield f"nbs/results/{path.name} names a path of the machine that wrote it: {found}"
 
