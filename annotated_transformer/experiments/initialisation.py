@@ -110,6 +110,7 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     Examples:
       python -m annotated_transformer.experiments.initialisation --start smaller
       python -m annotated_transformer.experiments.initialisation --start xavier --layers 2 --steps 500
+      python -m annotated_transformer.experiments.initialisation --start xavier --data data/craft --steps 1000
 
     Args:
         start: how the matrices are drawn; smaller is the model's own rule, xavier the usual one
@@ -125,8 +126,10 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     """
     if steps < 1 or layers < 1:
         raise InputError(f"--steps {steps}, --layers {layers}: give 1 or more")
+    facts = facts_of(data)
+    elsewhere = [] if facts["name"] == "multi30k" else [facts["name"]]
     controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
-    parts = ["initialisation", start, f"{layers}layers", f"seed{seed}"]
+    parts = ["initialisation", *elsewhere, start, f"{layers}layers", f"seed{seed}"]
     name = "_".join(parts + [control for control, given in controls.items() if given])
     if (path := Path(out) / f"{name}.json").exists():
         return print(f"Kept: {path}   # remove it to train again")
@@ -138,7 +141,7 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     draw(model := fast(Transformer(config)).train(), start)
     curve = learn(model, train, dev, training, every)
     metrics = {key: value for key, value in curve[-1].items() if key != "step"} | {"steps": steps}
-    record = make_record(name, "initialisation", data=facts_of(data), seed=seed, metrics=metrics, curve=curve,
+    record = make_record(name, "initialisation", data=facts, seed=seed, metrics=metrics, curve=curve,
                          seconds=time.monotonic() - begun, weights=weights_digest(model),
                          config={"start": start, "model": asdict(config), "training": asdict(training)})
     write_record(path, record)
