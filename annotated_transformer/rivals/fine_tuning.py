@@ -38,11 +38,9 @@ from ..runs import Run
 from ..training import open_data
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #b57ac252
-def groups(symbols: Sequence, longest: int = 4) -> Counter:
-    "All groups of 1 to `longest` consecutive symbols, with their counts."
-    return Counter(
-        tuple(symbols[i : i + n]) for n in range(1, longest + 1) for i in range(len(symbols) - n + 1)
-    )
+def groups(symbols: Sequence) -> Counter:
+    "All groups of 1 to 4 consecutive symbols, with their counts."
+    return Counter(tuple(symbols[i : i + n]) for n in range(1, 5) for i in range(len(symbols) - n + 1))
 
 
 def gleu(output: Sequence, reference: Sequence) -> float:
