@@ -22,7 +22,7 @@ from itertools import compress
 from pathlib import Path
 
 from .corpora import Corpus
-from .files import InputError, needs, writing
+from .files import InputError, needs, write_json, writing
 from .model import END, PAD, START, UNKNOWN
 
 # %% ../nbs/220_vocabulary.ipynb #d0ab1af0
@@ -343,6 +343,5 @@ def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sa
         vocabulary = kind(learned("tgt").content, learned("src")) if separate else learned("src", "tgt")
     vocabulary.save(corpus.folder)
     asked = ask(corpus, kind, vocab_size, sample, options | ({"separate": True} if separate else {}))
-    with writing(corpus.folder / "learned.json", "w") as file:
-        json.dump(asked | {"vocabulary": vocabulary.digest}, file, indent=1)
+    write_json(corpus.folder / "learned.json", asked | {"vocabulary": vocabulary.digest})
     return vocabulary
