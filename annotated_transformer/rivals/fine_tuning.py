@@ -30,9 +30,9 @@ from ..fast import fast, linear_cross_entropy, target_hidden
 from ..files import InputError, write_json
 from ..model import END, START
 from ..optimizer import OPTIMIZERS, clip, set_rate
-from ..options import run_program, say
+from ..options import say
 from ..processes import progress_bar, stop_signals, training_device
-from ..records import check_place, write_record
+from ..records import check_place, run_program, write_record
 from .mixture_of_experts import SparseLayer
 from ..runs import Run
 from ..training import open_data
