@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-
+import torch
 
 from annotated_transformer import cli, options, records
 from annotated_transformer.batching import encode_corpus
@@ -336,6 +337,39 @@ def test_commands_are_parsed(command, expected):
     assert parses(command) is expected
 
 
+# --- what a record says of the machine ---------------------------------------------------------------------------------------------
+
+def test_the_processor_is_named_as_the_system_names_it(monkeypatch):
+    "Its name by `lscpu`, the instructions that PyTorch computes with, and the threads."
+    monkeypatch.setattr(records, "training_device", lambda: torch.device("cpu"))
+    before = torch.get_num_threads()
+    try:
+        for threads, told in ((1, "1 thread"), (2, "2 threads")):
+            torch.set_num_threads(threads)
+            said = records.hardware()
+            assert said.endswith(f" ({torch.backends.cpu.get_cpu_capability()}), {told}")
+    finally:
+        torch.set_num_threads(before)
+    if (lscpu := shutil.which("lscpu")) and (named := re.search(r"^Model name:\s*(.+)$", subprocess.run(
+            [lscpu], capture_output=True, text=True, env={"LC_ALL": "C"}).stdout, re.M)):
+        assert said.startswith(named[1])
+
+
+def test_graphics_cards_are_counted_and_named(monkeypatch):
+    monkeypatch.setattr(records, "training_device", lambda: torch.device("cuda", 3))
+    monkeypatch.setattr(records, "processes", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "get_device_name", {torch.device("cuda", 3): "NVIDIA P100"}.get)
+    assert records.hardware() == "8 x NVIDIA P100"
+
+
+def test_a_system_that_does_not_tell_its_processor(monkeypatch):
+    monkeypatch.setattr(records, "training_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(records, "Path", lambda _: Path("/nothing/there"))
+    monkeypatch.setattr("platform.processor", lambda: "")
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert records.hardware().startswith("riscv64 (")
+
+
 # --- what a run writes --------------------------------------------------------------------------------------------------------------
 
 SHAPE = dict(vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -425,6 +459,24 @@ def test_an_abandoned_run_says_why(data, tmp_path, capsys):
     assert train(finished)
     with pytest.raises(InputError, match="finished already"):
         finished.abandon("after all")
+
+
+def test_an_abandoned_run_keeps_what_it_was_trained_on(data, tmp_path):
+    "Whoever gives a run up, maybe elsewhere and later, has not trained it; what it had reached and was scored with stays."
+    run = begin(tmp_path / "run", data)
+    assert not train(run, minutes=1e-9)
+    stopped, last = run.record(), run.metrics()[-1]
+    assert stopped["status"] == "stopped"
+    run.write_record(stopped | {"hardware": "another machine", "versions": {"torch": "2.0"}, "processes": 3})
+    run.add_evaluation("test", {"sacrebleu": 1.5}, beam_size=4)
+    for why in ("", " \n"):
+        with pytest.raises(InputError, match="say why"):
+            run.abandon(why)
+    assert run.record()["status"] == "stopped"
+    record = run.abandon("too slow")
+    assert (record["hardware"], record["versions"], record["processes"]) == ("another machine", {"torch": "2.0"}, 3)
+    assert record["metrics"]["steps"] == last["step"] and record["metrics"]["loss"] == last["loss"] and not run.finished()
+    assert [(e["set"], e["metrics"], e["search"]) for e in record["evaluations"]] == [("test", {"sacrebleu": 1.5}, {"beam_size": 4})]
 
 
 def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
