@@ -31,7 +31,7 @@ from .architectures import most_positions
 from .averaging import choose_average, weight_dtype
 from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus
-from .fast import fast, linear_cross_entropy, target_hidden
+from .fast import fast_to_train, linear_cross_entropy, target_hidden
 from .files import InputError, needs, read_json
 from .optimizer import OPTIMIZERS, clip, learning_rate, set_rate
 from .presets import TrainingConfig, check_training
@@ -247,7 +247,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
 def build(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
     "The objective, with weights drawn from the seed, ready for one process or many."
     torch.manual_seed(config.seed)
-    model = fast(run.model().to(training_device(), weight_dtype(run)).train())
+    model = fast_to_train(run.model().to(training_device(), weight_dtype(run)).train())
     if compile and not hasattr(model, "compile_layers"):
         raise InputError(f"--compile: {type(model).__name__} has no layers that can be compiled: leave it out")
     if compile:

@@ -26,7 +26,7 @@ from .. import translation
 from ..batching import ParallelCorpus, pad
 from ..corpora import Corpus
 from ..decoding import sample
-from ..fast import fast, linear_cross_entropy, target_hidden
+from ..fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..files import InputError, write_json
 from ..model import END, START
 from ..optimizer import OPTIMIZERS, clip, set_rate
@@ -223,7 +223,7 @@ def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, fl
     "Model, optimizer, updates done and seconds spent, from the newest complete checkpoint."
     done = run.newest_whole()
     weights, state = run.load_checkpoint(done)
-    model = fast(model_with(run, weights))
+    model = fast_to_train(model_with(run, weights))
     optimizer = OPTIMIZERS["adam"](model.parameters())
     if state:
         optimizer.load_state_dict(state["optimizer"])
