@@ -25,7 +25,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from .corpora import Corpus
-from .files import InputError, writing
+from .files import InputError, write_json, writing
 from .model import END, PAD, START
 from .vocabulary import Vocabulary
 
@@ -333,12 +333,7 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
     `corpus` says.
     """
     facts, partial = encoded_so_far(corpus, vocabulary), corpus.folder / "encoding.json"
-
-    def note():
-        with writing(partial, "w") as file:
-            json.dump(facts, file, indent=1)
-
-    note()
+    write_json(partial, facts)
     (corpus.folder / "encoded.json").unlink(missing_ok=True)
     vocabulary.save(corpus.folder)
     for split, side in itertools.product(corpus.splits, ("src", "tgt")):
@@ -346,7 +341,7 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
             lines = text_lines(corpus, split, side)
             facts["tokens"][split][side] = encode_lines(
                 corpus.path(split, side), lines, vocabulary.source if side == "src" else vocabulary)
-            note()
+            write_json(partial, facts)
     partial.replace(corpus.folder / "encoded.json")
     for left in corpus.folder.glob("*.tmp"):  # by a process that was killed
         left.unlink()

@@ -211,16 +211,13 @@ def score_files(gold, test, rules: Rules = COLLINS) -> Scores:
     return Scores(rows)
 
 # %% ../nbs/710_bracket_f1.ipynb #6f0365c6
-def right_branching(words: Sequence[str], tags: Sequence[str] | None = None, root: str = "S",
-                    label: str = "NP") -> Tree:
-    """The tree over `words` that only branches to the right: `root` over all, `label` over the rest after
-    each word.
-    """
+def right_branching(words: Sequence[str], tags: Sequence[str] | None = None, label: str = "NP") -> Tree:
+    "The tree over `words` that only branches to the right: S over all, `label` over the rest after each word."
     tags = guessed_tags(words) if tags is None else tags
     leaves = [f"({tag} {word} )".split(" ") for tag, word in zip(tags, words, strict=True)]
     stop = len(leaves) > 1 and tags[-1] == "."
     inner, last = (leaves[:-1], leaves[-1]) if stop else (leaves, [])
-    walk = ["(" + root, *inner[0]]
+    walk = ["(S", *inner[0]]
     for i, leaf in enumerate(inner[1:], 1):
         walk += ["(" + label] * (i < len(inner) - 1) + leaf
     return Tree((*walk, *[")"] * max(len(inner) - 2, 0), *last, ")"))

@@ -79,8 +79,7 @@ class Continuation:
     def attend(self, i: int, module: MultiHeadAttention,
                x: Float[Tensor, "batch 1 d_model"]) -> Float[Tensor, "batch 1 d_model"]:
         "Layer i's self-attention, from the newest position to everything written so far."
-        projected = module.query(x), module.key(x), module.value(x)
-        query, key, value = (y.unflatten(-1, (module.n_heads, -1)).transpose(1, 2) for y in projected)
+        query, key, value = map(module.split, (module.query(x), module.key(x), module.value(x)))
         if self.kept[i]:
             key, value = (torch.cat(pair, 2) for pair in zip(self.kept[i], (key, value)))
         self.kept[i] = key, value

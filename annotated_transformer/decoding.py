@@ -277,9 +277,10 @@ class Beams:
 
 # %% ../nbs/300_decoding.ipynb #c5c39e89
 def largest(
-    x: Float[Tensor, "*batch n"], k: int, block: int = 128
+    x: Float[Tensor, "*batch n"], k: int
 ) -> tuple[Float[Tensor, "*batch k"], Int[Tensor, "*batch k"]]:
     "`x.topk(k)`, faster where n is much larger than k."
+    block = 128
     blocks = x.size(-1) // block
     if blocks < 2 * k:
         return x.topk(k)

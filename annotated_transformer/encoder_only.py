@@ -177,12 +177,12 @@ def learn(model: nn.Module, loss: Callable[[int], Tensor], steps: int, rate: flo
     return curve
 
 # %% ../nbs/800_encoder_only.ipynb #8901ce33
-def one_hidden(ids: Int[Tensor, "batch length"], mask_id: int = MASK, seed: int = 0) -> tuple[Tensor, Tensor]:
+def one_hidden(ids: Int[Tensor, "batch length"], seed: int = 0) -> tuple[Tensor, Tensor]:
     "Inputs and targets with one word of each sentence masked, the same for the same seed."
     chances = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)).to(ids.device)
     chances = chances.masked_fill(ids <= SEPARATOR, -1.0)
     place = chances.argmax(1, keepdim=True)
-    return ids.scatter(1, place, mask_id), torch.full_like(ids, IGNORED).scatter(1, place, ids.gather(1, place))
+    return ids.scatter(1, place, MASK), torch.full_like(ids, IGNORED).scatter(1, place, ids.gather(1, place))
 
 
 @torch.no_grad()

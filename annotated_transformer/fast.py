@@ -6,7 +6,7 @@
 __all__ = ['HAS_ONEDNN', 'SHORT', 'WITHOUT_FLOAT64', 'Packed', 'packed', 'intel', 'has_avx512', 'reordered', 'forget_reordered',
            'product', 'counted', 'OneDNNLinear', 'linear', 'project', 'Dropout16', 'drop', 'FastDropout',
            'cheapen_dropout', 'attend', 'residual', 'transform', 'keys_values', 'attend_packed', 'FastTransformer',
-           'fast', 'plain', 'sum_dtype', 'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy',
+           'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy',
            'linear_cross_entropy', 'target_hidden', 'State', 'keep_memory']
 
 # %% ../nbs/160_fast.ipynb #925ceb1e
@@ -302,14 +302,19 @@ class FastTransformer(Transformer):
 
 # %% ../nbs/160_fast.ipynb #1b4b8306
 def fast(model: nn.Module) -> nn.Module:
-    "A plain `Transformer` with its fast arithmetic, sharing everything; any other model as it is, but for the cheaper dropout."
-    if type(model) is Transformer:
-        twin = FastTransformer.__new__(FastTransformer)
-        twin.__dict__ = model.__dict__
-        return twin
-    if isinstance(model, nn.Module) and type(model) is not FastTransformer:  # an exported graph has nothing to cheapen
+    "A plain `Transformer` with its fast arithmetic, sharing everything; any other model as it is."
+    if type(model) is not Transformer:
+        return model
+    twin = FastTransformer.__new__(FastTransformer)
+    twin.__dict__ = model.__dict__
+    return twin
+
+
+def fast_to_train(model: nn.Module) -> nn.Module:
+    "The same for training: another model gets the cheaper dropout, and keeps it."
+    if type(model) not in (Transformer, FastTransformer):
         cheapen_dropout(model)
-    return model
+    return fast(model)
 
 
 def plain(model: nn.Module) -> nn.Module:

@@ -279,12 +279,12 @@ def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BE
     return parse_trees(parser, gold, beam_size, alpha, progress)
 
 # %% ../nbs/720_parsing.ipynb #e5081c94
-def choose_beam(parser: Parser, corpus: Corpus, beams: Sequence[int] = (1, 4, 10, BEAM), alpha: float = ALPHA,
-                most: int = 200, progress: bool = False) -> tuple[int, dict[int, float]]:
+def choose_beam(parser: Parser, corpus: Corpus, most: int = 200,
+                progress: bool = False) -> tuple[int, dict[int, float]]:
     "The beam with the best F1 on `most` development sentences (the narrowest, if equal), and the F1 of each."
-    found = {beam: round(parse_corpus(parser, corpus, "dev", beam, alpha, most, progress).scores.f1, 2)
-             for beam in beams}
-    return max(beams, key=lambda beam: (found[beam], -beam)), found
+    found = {beam: round(parse_corpus(parser, corpus, "dev", beam, ALPHA, most, progress).scores.f1, 2)
+             for beam in (1, 4, 10, BEAM)}
+    return max(found, key=lambda beam: (found[beam], -beam)), found
 
 # %% ../nbs/720_parsing.ipynb #ec77412a
 def continue_on(folder, data, before: Run, steps: int) -> Run:

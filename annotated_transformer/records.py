@@ -24,8 +24,8 @@ from pathlib import Path
 
 import torch
 
-from . import options
 from .files import InputError, read_json, write_json
+from .options import call, one_line_errors
 from .processes import processes, training_device
 
 # %% ../nbs/960_records.ipynb #f248d2ab
@@ -244,8 +244,9 @@ def run_program(function: Callable, module: str, argv: Sequence[str] | None = No
 
     An InputError is one line on standard error, and exit code 2.
     """
-    this_process()  # its sitting begins
-    options.run_program(function, module, argv)
+    with one_line_errors(module):
+        this_process()  # its sitting begins
+        call(function, argv, f"python -m annotated_transformer.{module}")
 
 # %% ../nbs/960_records.ipynb #2691de4b
 def main(argv: Sequence[str] | None = None) -> None:

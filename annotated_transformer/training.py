@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Session', 'ended', 'open_session', 'what_goes_wrong',
            'check_limits', 'check_session', 'train', 'build', 'training_config', 'open_data', 'measure_together',
-           'tell', 'save', 'restore', 'finish', 'facts_of', 'meta_model', 'check_positions', 'start_run']
+           'tell', 'save', 'restore', 'finish', 'facts_of', 'meta_model', 'check_positions', 'check_memory',
+           'start_run']
 
 # %% ../nbs/271_training.ipynb #02ce6659
 import contextlib
@@ -30,7 +31,7 @@ from .architectures import most_positions
 from .averaging import choose_average, weight_dtype
 from .batching import Batch, ParallelCorpus, Sequences
 from .corpora import Corpus
-from .fast import fast, linear_cross_entropy, target_hidden
+from .fast import fast_to_train, linear_cross_entropy, target_hidden
 from .files import InputError, needs, read_json
 from .optimizer import OPTIMIZERS, clip, learning_rate, set_rate
 from .presets import TrainingConfig, check_training
@@ -246,7 +247,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
 def build(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
     "The objective, with weights drawn from the seed, ready for one process or many."
     torch.manual_seed(config.seed)
-    model = fast(run.model().to(training_device(), weight_dtype(run)).train())
+    model = fast_to_train(run.model().to(training_device(), weight_dtype(run)).train())
     if compile and not hasattr(model, "compile_layers"):
         raise InputError(f"--compile: {type(model).__name__} has no layers that can be compiled: leave it out")
     if compile:
@@ -395,6 +396,16 @@ def check_positions(model: Any, corpus: Corpus) -> None:
             raise InputError(f"max_length {model.max_length}: a sentence of {path} has {longest} symbols: "
                              f"give {longest} or more" + ", or sinusoidal positions" * hasattr(model, "positions"))
 
+# %% ../nbs/271_training.ipynb #7be0c6f3
+def check_memory(model: nn.Module) -> None:
+    "Raises InputError where the weights and their gradients alone are more than the device can hold."
+    count, device = sum(p.numel() for p in model.parameters()), training_device()
+    try:
+        torch.empty(8 * count, dtype=torch.uint8, device=device)
+    except (RuntimeError, TypeError):  # TypeError: more bytes than 64 bits can count
+        raise InputError(f"{count:,} weights: with their gradients, {count >> 27:,} GiB, more than {device} "
+                         "has: give a smaller model") from None
+
 # %% ../nbs/271_training.ipynb #10d12ed5
 def start_run(folder: str | Path, data: str | Path, model: Any, training: TrainingConfig,
               weights: dict[str, Tensor] | None = None, **more) -> Run:
@@ -411,7 +422,7 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
         if getattr(model, name, 0) != size:
             raise InputError(f"{name} {getattr(model, name, 0)}: the vocabulary in {data} has {size} symbols")
     check_training(training, model.vocab_size)
-    meta_model(model)
+    check_memory(meta_model(model))
     check_positions(model, corpus)
     if training.precision == "auto":  # decided once, so that a run that was moved continues as it began
         training = replace(training, precision=native_precision(training_device()))

@@ -22,7 +22,7 @@ from itertools import compress
 from pathlib import Path
 
 from .corpora import Corpus
-from .files import InputError, needs, writing
+from .files import InputError, needs, write_json, writing
 from .model import END, PAD, START, UNKNOWN
 
 # %% ../nbs/220_vocabulary.ipynb #d0ab1af0
@@ -65,8 +65,8 @@ class Vocabulary:
         return save_vocabulary(self, folder)
 
 # %% ../nbs/220_vocabulary.ipynb #647e5109
-def byte_pair_model(lines: Iterable[str], vocab_size: int, character_coverage: float = 1.0,
-                    sample: int = 5_000_000, whole: Sequence[str] = (), byte_fallback: bool = False) -> bytes:
+def byte_pair_model(lines: Iterable[str], vocab_size: int, sample: int = 5_000_000, whole: Sequence[str] = (),
+                    byte_fallback: bool = False) -> bytes:
     """SentencePiece's model of `vocab_size` symbols, learned from `lines`.
 
     At most `sample` lines (over 100), drawn at random, are used. Each word in `whole` is one symbol, whatever
@@ -81,7 +81,7 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, character_coverage: f
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=noting(lines, failed), model_writer=content, model_type="bpe", vocab_size=vocab_size,
-            **ids, **names, character_coverage=character_coverage, normalization_rule_name="identity",
+            **ids, **names, character_coverage=1.0, normalization_rule_name="identity",
             max_sentence_length=1 << 16, input_sentence_size=sample, shuffle_input_sentence=True,
             minloglevel=3, byte_fallback=byte_fallback,
             user_defined_symbols=[WORD_START + word for word in whole])
@@ -343,6 +343,5 @@ def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sa
         vocabulary = kind(learned("tgt").content, learned("src")) if separate else learned("src", "tgt")
     vocabulary.save(corpus.folder)
     asked = ask(corpus, kind, vocab_size, sample, options | ({"separate": True} if separate else {}))
-    with writing(corpus.folder / "learned.json", "w") as file:
-        json.dump(asked | {"vocabulary": vocabulary.digest}, file, indent=1)
+    write_json(corpus.folder / "learned.json", asked | {"vocabulary": vocabulary.digest})
     return vocabulary

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-
+import torch
 
 from annotated_transformer import cli, options, records
 from annotated_transformer.batching import encode_corpus
@@ -82,7 +83,7 @@ def parses_program(module: str, argv: list[str]) -> bool:
         return read
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(options, "call", only_understand(options.call))
+        patch.setattr(records, "call", only_understand(records.call))
         try:
             importlib.import_module(module).main(argv)
         except Parsed:
@@ -180,11 +181,22 @@ def test_records_are_whole_and_possible():
     assert RECORDS and not complaints, "\n".join(complaints)
 
 
-def test_programs_that_measure_begin_their_sitting_as_they_start():
-    "The `run_program` of records notes the revision at once; with that of options, a record would name the one at its end."
-    programs = {path.stem: path.read_text() for path in (ROOT / "annotated_transformer/experiments").glob("*.py")}
-    writers = [name for name, text in programs.items() if "make_record" in text and "run_program(" in text]
-    assert len(writers) > 8 and not [name for name in writers if re.search(r"options import [^\n]*run_program", programs[name])]
+def test_programs_that_measure_begin_their_sitting_as_they_start(monkeypatch):
+    "A commit that is made while a program measures is not the record's."
+    found = []
+
+    def program() -> None:
+        "Measure something."
+        monkeypatch.setenv("ANNOTATED_REVISION", "later")
+        found.append(make_record("example", "benchmark", data={"name": "none"}, config={}, seed=0, seconds=0.0, metrics={}))
+
+    monkeypatch.setenv("ANNOTATED_REVISION", "at first")
+    records.this_process.cache_clear()
+    try:
+        records.run_program(program, "a_module", [])
+    finally:
+        records.this_process.cache_clear()
+    assert found[0]["revision"] == found[0]["sittings"][0]["revision"] == "at first"
 
 
 def test_older_records_are_counted_and_untouched():
@@ -325,6 +337,39 @@ def test_commands_are_parsed(command, expected):
     assert parses(command) is expected
 
 
+# --- what a record says of the machine ---------------------------------------------------------------------------------------------
+
+def test_the_processor_is_named_as_the_system_names_it(monkeypatch):
+    "Its name by `lscpu`, the instructions that PyTorch computes with, and the threads."
+    monkeypatch.setattr(records, "training_device", lambda: torch.device("cpu"))
+    before = torch.get_num_threads()
+    try:
+        for threads, told in ((1, "1 thread"), (2, "2 threads")):
+            torch.set_num_threads(threads)
+            said = records.hardware()
+            assert said.endswith(f" ({torch.backends.cpu.get_cpu_capability()}), {told}")
+    finally:
+        torch.set_num_threads(before)
+    if (lscpu := shutil.which("lscpu")) and (named := re.search(r"^Model name:\s*(.+)$", subprocess.run(
+            [lscpu], capture_output=True, text=True, env={"LC_ALL": "C"}).stdout, re.M)):
+        assert said.startswith(named[1])
+
+
+def test_graphics_cards_are_counted_and_named(monkeypatch):
+    monkeypatch.setattr(records, "training_device", lambda: torch.device("cuda", 3))
+    monkeypatch.setattr(records, "processes", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "get_device_name", {torch.device("cuda", 3): "NVIDIA P100"}.get)
+    assert records.hardware() == "8 x NVIDIA P100"
+
+
+def test_a_system_that_does_not_tell_its_processor(monkeypatch):
+    monkeypatch.setattr(records, "training_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(records, "Path", lambda _: Path("/nothing/there"))
+    monkeypatch.setattr("platform.processor", lambda: "")
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert records.hardware().startswith("riscv64 (")
+
+
 # --- what a run writes --------------------------------------------------------------------------------------------------------------
 
 SHAPE = dict(vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -414,6 +459,24 @@ def test_an_abandoned_run_says_why(data, tmp_path, capsys):
     assert train(finished)
     with pytest.raises(InputError, match="finished already"):
         finished.abandon("after all")
+
+
+def test_an_abandoned_run_keeps_what_it_was_trained_on(data, tmp_path):
+    "Whoever gives a run up, maybe elsewhere and later, has not trained it; what it had reached and was scored with stays."
+    run = begin(tmp_path / "run", data)
+    assert not train(run, minutes=1e-9)
+    stopped, last = run.record(), run.metrics()[-1]
+    assert stopped["status"] == "stopped"
+    run.write_record(stopped | {"hardware": "another machine", "versions": {"torch": "2.0"}, "processes": 3})
+    run.add_evaluation("test", {"sacrebleu": 1.5}, beam_size=4)
+    for why in ("", " \n"):
+        with pytest.raises(InputError, match="say why"):
+            run.abandon(why)
+    assert run.record()["status"] == "stopped"
+    record = run.abandon("too slow")
+    assert (record["hardware"], record["versions"], record["processes"]) == ("another machine", {"torch": "2.0"}, 3)
+    assert record["metrics"]["steps"] == last["step"] and record["metrics"]["loss"] == last["loss"] and not run.finished()
+    assert [(e["set"], e["metrics"], e["search"]) for e in record["evaluations"]] == [("test", {"sacrebleu": 1.5}, {"beam_size": 4})]
 
 
 def test_a_line_cut_short_takes_no_other_with_it(tmp_path):

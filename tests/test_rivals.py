@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from annotated_transformer import architectures, cli, training
 from annotated_transformer.architectures import architecture, build
-from annotated_transformer.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.batching import Batch, ParallelCorpus, encode_corpus
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.decoding import beam_search, plain_beam_search
-from annotated_transformer.fast import target_hidden
+from annotated_transformer.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.commands.train import configured, peak_rate
 from annotated_transformer.files import InputError, read_json, write_json
 from annotated_transformer.model import END, PAD, START, TransformerConfig
@@ -31,6 +31,7 @@ from annotated_transformer.treebanks import gold_trees, prepare_trees, tree_corp
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.rivals.base import OWN as OWN_TRAINING
+from annotated_transformer.regularization import measure
 from annotated_transformer.runs import Run
 from annotated_transformer.presets import TrainingConfig
 from annotated_transformer.translation import ensemble, load
@@ -255,6 +256,18 @@ def test_the_search_keeps_what_whole_beginnings_would_give(kind):
             np.testing.assert_allclose([h.score for h in hypotheses], [score for score, _ in plain], rtol=1e-7)
             found += len({tuple(ids) for _, ids in plain})
     assert found > 12
+
+
+@pytest.mark.parametrize("kind", RIVALS)
+def test_only_training_exchanges_a_models_dropout(kind):
+    "Whoever searches or measures with a model has every module of it afterwards; training has one with the cheaper dropout."
+    model, src, tgt = small_model(kind, dropout=0.2).train(), sentences([3, 5]), sentences([4, 2], first=START)
+    before = list(model.modules())
+    beam_search(model.eval(), src, extra=4)
+    measure(model.train(), [Batch(src, F.pad(tgt, (0, 1), value=END), np.arange(2))])
+    assert all(a is b for a, b in zip(model.modules(), before, strict=True)) and model.training
+    trained = [m for m in fast_to_train(model).modules() if isinstance(m, torch.nn.Dropout)]
+    assert {type(m) for m in trained} == {FastDropout} and {type(m) for m in before if isinstance(m, torch.nn.Dropout)} == {torch.nn.Dropout}
 
 
 @pytest.mark.parametrize("kind", RIVALS)

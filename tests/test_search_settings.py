@@ -1,6 +1,7 @@
 """The study of averaging, beam and penalty: resumed, refused, and the same numbers as `evaluate`."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -90,10 +91,21 @@ def test_no_more_checkpoints_than_there_are():
 def test_refused(run, tmp_path, capsys):
     unfinished = Run.create(tmp_path / "unfinished", SHAPE, {"steps": 5}, run.config["data"], run.vocabulary())
     other = grammar_corpus(tmp_path / "other", train=20, dev=7, test=5, test_long=5, seed=3)
+    moved = shutil.copytree(run.folder, tmp_path / "moved")
+    written = json.loads((moved / "config.json").read_text())
+    written["data"]["folder"] = str(tmp_path / "away")
+    (moved / "config.json").write_text(json.dumps(written))
+    without_dev = tmp_path / "without_dev"
+    shutil.copytree(other.folder, without_dev)
+    facts = json.loads((without_dev / "corpus.json").read_text())
+    del facts["splits"]["dev"]
+    (without_dev / "corpus.json").write_text(json.dumps(facts))
     for arguments, named in (
         ([str(unfinished.folder)], f"annotated-transformer train {unfinished.folder}"),
         ([str(run.folder), "--sentences", "0"], "sentences 0"),
         ([str(run.folder), "--data", str(other.folder)], str(other.folder)),
+        ([str(run.folder), "--data", str(without_dev)], str(without_dev)),
+        ([str(moved)], "its corpus"),
         ([str(tmp_path / "none")], str(tmp_path / "none")),
     ):
         with pytest.raises(SystemExit) as end:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated_transformer import averaging, cli, options, sources
+from annotated_transformer import averaging, cli, records, sources
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.checkpoints import load_weights
 from annotated_transformer.commands import train as train_command
@@ -588,8 +588,20 @@ def test_programs_end_without_a_traceback(raised, code, told, capsys):
         raise raised
 
     with pytest.raises(SystemExit) as end:
-        options.run_program(program, "a_module", [])
+        records.run_program(program, "a_module", [])
     assert (end.value.code, capsys.readouterr().err) == (code, told)
+
+
+@pytest.mark.parametrize("arguments", [("records", "nbs/results"), ("cli", "--version")])
+def test_programs_whose_output_nobody_reads(arguments):
+    "The reader has gone before the first line, or the stream is closed: no traceback, and nothing is said."
+    command = f"{sys.executable} -m annotated_transformer.{' '.join(arguments)}"
+    reader, writer = os.pipe()
+    os.close(reader)
+    left = subprocess.run(command.split(), stdout=writer, stderr=subprocess.PIPE, cwd=Path(__file__).parent.parent)
+    os.close(writer)
+    closed = subprocess.run(["bash", "-c", f"exec {command} >&-"], capture_output=True, cwd=Path(__file__).parent.parent)
+    assert (left.returncode, left.stderr) == (141, b"") and (closed.returncode, closed.stderr) == (0, b"")
 
 
 def test_an_option_without_a_default_is_asked_for(capsys):
@@ -597,9 +609,9 @@ def test_an_option_without_a_default_is_asked_for(capsys):
         "Do something."
 
     with pytest.raises(SystemExit) as end:
-        options.run_program(program, "a_module", [])
+        records.run_program(program, "a_module", [])
     assert end.value.code == 2 and "--reading" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        options.run_program(program, "a_module", ["--help"])
+        records.run_program(program, "a_module", ["--help"])
     said = capsys.readouterr().out
     assert "(default: 1 2)" in said and "(default: )" not in said

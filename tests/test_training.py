@@ -171,6 +171,23 @@ def test_divide_makes_few_parts(data):
     assert [len(part) for part in divide(corpus, np.arange(5), 1)] == [1] * 5
 
 
+@pytest.mark.parametrize("device_tokens", [20, 45, 90, 300])
+def test_no_fewer_parts_would_do(data, device_tokens):
+    "By trying: fewer parts, as equal and each of similar lengths, leave one that is too large; the sizes differ by at most one."
+    corpus, rng = ParallelCorpus(data, "train"), np.random.default_rng(device_tokens)
+    for size in (1, 2, 7, 30, 64):
+        indices = rng.permutation(len(corpus))[:size]
+        parts = divide(corpus, indices, device_tokens)
+        widths = sorted(max(int(corpus.src_lengths[i]), int(corpus.tgt_lengths[i])) for i in indices)
+
+        def fit(n: int) -> bool:
+            ends = [sum(size // n + (k < size % n) for k in range(j)) for j in range(n + 1)]
+            return all(b - a == 1 or (b - a) * widths[b - 1] <= device_tokens for a, b in zip(ends, ends[1:]))
+
+        assert sorted(np.concatenate(parts)) == sorted(indices) and {len(part) for part in parts} <= {size // len(parts), -(-size // len(parts))}
+        assert fit(len(parts)) and not any(fit(n) for n in range(1, len(parts)))
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("device_tokens", [1, 60, 10_000])
 def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device_tokens):

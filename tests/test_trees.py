@@ -344,7 +344,7 @@ def test_one_tree_is_asked_for():
     fails(lambda: read_tree(""), "0 trees")
 
 
-@pytest.mark.parametrize("line", ["DELETE_LABELS X", "DELETE_LABEL", "EQ_LABEL A", "EQ_WORD a b c", "CUTOFF_LEN forty", "dog"])
+@pytest.mark.parametrize("line", ["DELETE_LABELS X", "DELETE_LABEL", "QUOTE_LABEL", "QUOTE_LABEL a b", "EQ_LABEL A", "EQ_WORD a b c", "CUTOFF_LEN forty", "dog"])
 def test_broken_parameters(tmp_path, line):
     (tmp_path / "my.prm").write_text("DEBUG 0\n" + line + "\n")
     fails(lambda: read_rules(tmp_path / "my.prm"), "my.prm, line 2", line, "EQ_LABEL")

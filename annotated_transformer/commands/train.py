@@ -209,10 +209,11 @@ def opened(folder: Path, data: Path | None, preset: str | None, changes: dict, s
         raise InputError(
             f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`")
     if rank() == 0:
+        corpus = Corpus.open(data)
         known, weights = beginning(source, data) if source else (None, None)
         model, training = configured(
             preset or known or "small", vocabulary_sizes(load_vocabulary(data)) | changes)
-        check_effect(model, Corpus.open(data), {name: changes[name] for name in typed})
+        check_effect(model, corpus, {name: changes[name] for name in typed})
         if source:
             check_fit(weights, model, source)
         start_run(folder, data, model, training, weights, **({"from": source} if source else {}))

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..architectures import build, most_positions
 from .complexity import UNKNOWN, longest_chain
-from ..fast import fast, target_hidden
+from ..fast import fast, fast_to_train, target_hidden
 from ..model import END, START
 from ..processes import native_precision
 from ..training import OPTIMIZERS, Objective
@@ -63,7 +63,7 @@ class Timed:
 
     def __init__(self, config: Any, device: torch.device):
         torch.manual_seed(0)
-        model = fast(build(config).to(device).train())
+        model = fast_to_train(build(config).to(device).train())
         self.objective = Objective(model, 0.1, native_precision(device) == "bfloat16")
         self.optimizer, self.device = OPTIMIZERS["adam"](model.parameters()), device
 

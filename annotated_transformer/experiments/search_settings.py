@@ -16,7 +16,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ..checkpoints import load_weights
-from ..corpora import Corpus
+from ..commands.train import corpus_of
 from ..files import InputError, read_json
 from ..records import check_place, ended, is_older, make_record, read_record, run_program, this_process, write_record
 from ..runs import Run, average
@@ -52,8 +52,9 @@ def development_set(run: Run, data: Path | None, sentences: int) -> tuple[list[s
     """At most so many pairs, evenly spread over the development set. Raises InputError if it is not the
     run's own.
     """
-    corpus = Corpus.open(data or run.config["data"]["folder"])
-    if corpus.splits["dev"]["sha256"] != run.config["data"]["splits"]["dev"]["sha256"]:
+    corpus = corpus_of(run, data)
+    ours, theirs = (splits.get("dev", {}).get("sha256") for splits in (corpus.splits, run.config["data"]["splits"]))
+    if ours != theirs:
         raise InputError(f"{corpus.folder}: its development set is not the one of {run.folder}")
     pairs = list(corpus.pairs("dev"))
     chosen = pairs[:: max(1, -(-len(pairs) // sentences))]

@@ -120,9 +120,9 @@ def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
         "share_encoder_decoder_embeddings": not c.src_vocab_size, "tie_word_embeddings": True}
 
 
-def generation_config(beam_size: int = 4, alpha: float = 0.6) -> dict[str, Any]:
+def generation_config() -> dict[str, Any]:
     "The settings of its search: the paper's, as far as it has them."
-    return {"num_beams": beam_size, "length_penalty": alpha, "bad_words_ids": [[PAD], [START]],
+    return {"num_beams": 4, "length_penalty": 0.6, "bad_words_ids": [[PAD], [START]],
             "max_length": 512,
             "pad_token_id": PAD, "eos_token_id": END, "decoder_start_token_id": START}
 

@@ -104,9 +104,9 @@ def body_parameters(config: Any) -> int:
     return sum(p.numel() for p in model.parameters()) - tables
 
 
-def fitted(config: Any, parameters: int, step: int = 8) -> Any:
-    "`config` with the d_model, a multiple of `step`, whose body comes closest to `parameters` weights."
-    widths = range(step, 4096, step)
+def fitted(config: Any, parameters: int) -> Any:
+    "`config` with the d_model, a multiple of 8, whose body comes closest to `parameters` weights."
+    widths = range(8, 4096, 8)
     i = bisect_left(widths, parameters, key=lambda width: body_parameters(replace(config, d_model=width)))
     near = [replace(config, d_model=width) for width in widths[max(i - 1, 0) : i + 1]]
     return min(near, key=lambda c: abs(body_parameters(c) - parameters))

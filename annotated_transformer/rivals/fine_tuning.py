@@ -26,23 +26,21 @@ from .. import translation
 from ..batching import ParallelCorpus, pad
 from ..corpora import Corpus
 from ..decoding import sample
-from ..fast import fast, linear_cross_entropy, target_hidden
+from ..fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..files import InputError, write_json
 from ..model import END, START
 from ..optimizer import OPTIMIZERS, clip, set_rate
-from ..options import run_program, say
+from ..options import say
 from ..processes import progress_bar, stop_signals, training_device
-from ..records import check_place, write_record
+from ..records import check_place, run_program, write_record
 from .mixture_of_experts import SparseLayer
 from ..runs import Run
 from ..training import open_data
 
 # %% ../../nbs/470_ensembles_and_gleu.ipynb #b57ac252
-def groups(symbols: Sequence, longest: int = 4) -> Counter:
-    "All groups of 1 to `longest` consecutive symbols, with their counts."
-    return Counter(
-        tuple(symbols[i : i + n]) for n in range(1, longest + 1) for i in range(len(symbols) - n + 1)
-    )
+def groups(symbols: Sequence) -> Counter:
+    "All groups of 1 to 4 consecutive symbols, with their counts."
+    return Counter(tuple(symbols[i : i + n]) for n in range(1, 5) for i in range(len(symbols) - n + 1))
 
 
 def gleu(output: Sequence, reference: Sequence) -> float:
@@ -225,7 +223,7 @@ def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, fl
     "Model, optimizer, updates done and seconds spent, from the newest complete checkpoint."
     done = run.newest_whole()
     weights, state = run.load_checkpoint(done)
-    model = fast(model_with(run, weights))
+    model = fast_to_train(model_with(run, weights))
     optimizer = OPTIMIZERS["adam"](model.parameters())
     if state:
         optimizer.load_state_dict(state["optimizer"])
