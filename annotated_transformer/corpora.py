@@ -83,7 +83,8 @@ def open_corpus(folder) -> Corpus:
     try:
         facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         corpus = Corpus(folder, facts["name"], facts["src"], facts["tgt"], facts["splits"])
-        files = [corpus.path(split, side) for split in corpus.splits for side in ("src", "tgt")]
+        sizes = {split: about["pairs"] for split, about in corpus.splits.items()}
+        files = [corpus.path(split, side) for split in sizes for side in ("src", "tgt")]
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} is not a corpus (it has no corpus.json): make one {again}") from None
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -102,13 +102,16 @@ def creating(folder: str | Path):
 
 # %% ../nbs/950_files.ipynb #4a48c615
 def read_json(path: str | Path) -> dict:
-    "The object in a JSON file. Raises InputError where it cannot be read."
+    "The object in a JSON file. Raises InputError where it cannot be read, or holds something else."
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError:
         raise InputError(f"{path}: cannot be read: the folder is incomplete") from None
     except ValueError:
         raise InputError(f"{path}: not JSON, or cut short") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: not a JSON object")
+    return content
 
 
 def write_json(path: str | Path, content: dict) -> None:

@@ -259,9 +259,10 @@ class Run(Journal, Store):
             raise InputError(f"{folder}: not a run directory (no config.json): "
                              "make one with `annotated-transformer train`")
         config = read_json(path)
-        if not isinstance(config, dict) or not {"model", "training", "data"} <= set(config):
-            raise InputError(
-                f"{path}: not the configuration of a run (it needs the parts model, training and data)")
+        parts = [config.get(part) for part in ("model", "training", "data")]
+        if not all(isinstance(part, dict) for part in parts) or "vocabulary" not in parts[-1]:
+            raise InputError(f"{path}: not the configuration of a run (it needs the parts model, training "
+                             "and data, the last with its vocabulary)")
         return cls(folder, config)
 
     def model_config(self) -> Any:

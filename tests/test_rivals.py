@@ -352,6 +352,17 @@ def test_weights_of_another_kind_are_refused(trained, tmp_path):
         load(folder)
 
 
+@pytest.mark.parametrize("broken", [{"data": []}, {"training": "x"}, {"data": {"folder": "x"}}, {"model": None}])
+def test_a_damaged_configuration_is_an_input_error(trained, tmp_path, broken):
+    shutil.copytree(trained("bag"), folder := tmp_path / "run")
+    write_json(folder / "config.json", read_json(folder / "config.json") | broken)
+    with pytest.raises(InputError, match="not the configuration of a run"):
+        Run.open(folder)
+    (folder / "config.json").write_text("[]")
+    with pytest.raises(InputError, match="not a JSON object"):
+        Run.open(folder)
+
+
 def test_a_configuration_without_a_kind_is_a_transformers(trained, tmp_path):
     folder = shutil.copytree(trained("transformer"), tmp_path / "run")
     config = read_json(folder / "config.json")
