@@ -183,7 +183,8 @@ def model_with(run: Run, weights: dict[str, Tensor]) -> nn.Module:
 def tune(run: Run, data: str | Path | None = None, minutes: float | None = None) -> bool:
     "Make the remaining updates. Returns whether the last was reached; if so, weights and record are written."
     tuning = Tuning(**{k: v for k, v in run.config["tuning"].items() if k != "after"})
-    corpus, _ = open_data(run, data := data or run.config["data"]["folder"])
+    data = data or run.config["data"]["folder"]
+    corpus, _ = open_data(run, data)
     with run.lock():
         model, optimizer, done, before = where_it_stands(run)
         if done >= tuning.steps and run.finished():
