@@ -199,7 +199,7 @@ def make_record(
 def read_record(path: str | Path) -> dict:
     "A record's file. Raises InputError if it is not a record, or if its digest shows that it was changed after it was written."
     record = read_json(path)
-    if not isinstance(record, dict) or not {"name", "task", "metrics"} <= set(record):
+    if not {"name", "task", "metrics"} <= set(record):
         raise InputError(f"{path}: not a result record")
     if not is_older(record) and record.get("digest") != record_digest(record):
         raise InputError(f"{path}: changed after it was written (its digest is another): take it from the run again, or measure again")

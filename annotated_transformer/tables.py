@@ -41,7 +41,7 @@ def read_records(folder: str | Path | None = None) -> dict[str, dict]:
     found = {}
     for path in sorted(Path(folder or results_folder()).glob("*.json")):
         record = read_record(path)
-        lacking = [name for name in ENTRIES if name not in record] if isinstance(record, dict) else ENTRIES
+        lacking = [name for name in ENTRIES if name not in record]
         if lacking or not isinstance(record["metrics"], dict):
             raise InputError(f"{path}: not a result record (it has no {', '.join(lacking) or 'metrics'}): make it again with its command")
         if record["name"] != path.stem:

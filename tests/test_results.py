@@ -130,7 +130,7 @@ def test_a_use_is_found_and_a_missing_one_is_noticed(tmp_path):
 # --- reading -----------------------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("content, said", [
-    ("{", "not JSON"), ("[]", "not a result record"), ('{"name": "broken", "task": "variation", "metrics": {}}', "it has no command"),
+    ("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "not a result record"), ('{"name": "broken", "task": "variation", "metrics": {}}', "it has no command"),
     (json.dumps(record("other", "variation", {})), "is named other"),
                                            (json.dumps(record("broken", "variation", []) | {"metrics": [1]}), "no metrics"),
 ])

@@ -199,8 +199,7 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
                 run.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
                 stop = bool(signals) or seconds - before > 60 * (math.inf if minutes is None else minutes)
                 if stop or step % tuning.save_every == 0 or step == tuning.steps:
-                    state = {"optimizer": optimizer.state_dict(), "seconds": seconds}
-                    run.save_checkpoint(step, model, state, keep=1)
+                    run.save_checkpoint(step, model, {"optimizer": optimizer.state_dict(), "seconds": seconds}, keep=1)
                 bar.update()
                 if stop and step < tuning.steps:
                     return False
