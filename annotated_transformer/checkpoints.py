@@ -8,6 +8,7 @@ __all__ = ['load_weights', 'weights_digest', 'find_checkpoints', 'check_checkpoi
 
 # %% ../nbs/260_checkpoints.ipynb #bd8fdb88
 import hashlib
+import os
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
@@ -75,7 +76,7 @@ def clear_leavings(folder: Path) -> None:
     for path in folder.glob(".step_*.tmp"):
         shutil.rmtree(path, ignore_errors=True)
 
-
+# %% ../nbs/260_checkpoints.ipynb #6fcd5684
 def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], state: dict) -> Path:
     "Write weights and `state` under another name, then rename. Raises OSError or SafetensorError on failure."
     from safetensors.torch import save_file
@@ -88,6 +89,9 @@ def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], sta
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, part / "model.safetensors")
         with open(part / "state.pt", "wb") as file:
             torch.save(state, file)
+        for written in part.iterdir():
+            with open(written, "rb+") as file:
+                os.fsync(file.fileno())  # on the disk before the folder gets its name: the power may fail
         write_json(part / "digests.json", {p.name: file_digest(p) for p in sorted(part.iterdir())})
         remove_checkpoint(path)  # there may be a damaged one
         part.rename(path)

@@ -40,6 +40,8 @@ def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
     try:
         with open(part, mode, **text) as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # on the disk before it takes the name, whatever happens to the power
         part.replace(path)
     except BaseException:  # Ctrl-C too
         part.unlink(missing_ok=True)

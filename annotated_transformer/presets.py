@@ -30,7 +30,7 @@ class TrainingConfig:
     "eps_ls"
     seed: int = 0
     "of the weights, the dropout and the order of the data"
-    save_every: int = 1000
+    save_every: int = 1500
     "updates between checkpoints that are kept and averaged; each is measured on the development set"
     save_minutes: float = 10.0
     "minutes between checkpoints that only serve to resume a run that was stopped"
@@ -55,8 +55,8 @@ TINY = replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=3
 PAPER = TrainingConfig()
 PRESETS = {
     "base": (BASE, PAPER),
-    "big": (BIG, replace(PAPER, steps=300_000, keep=20)),
-    "big-en-fr": (BIG_EN_FR, replace(PAPER, steps=300_000, keep=20)),
+    "big": (BIG, replace(PAPER, steps=300_000, save_every=600, keep=20)),
+    "big-en-fr": (BIG_EN_FR, replace(PAPER, steps=300_000, save_every=600, keep=20)),
     "small": (
         SMALL,
         replace(PAPER, steps=3500, warmup_steps=1000, rate=0.7, batch_tokens=2500, save_every=200, keep=8),

@@ -584,6 +584,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--holdout", "10", "--vocabulary-from", "NOTHING"], ["NOTHING"]),
     (["demo", "NEW", "--steps", "0"], ["steps 0"]),
     (["evaluate", "RUN", "--against", "NOTHING"], ["NOTHING: no such run"]),
+    (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--against", "ende"], ["--against ende: no such file", "translations"]),
     (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"], ["max_length 3", "symbols: give"]),
     (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "ptb-sample"]),

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 
 from annotated_transformer import runs, training
 from annotated_transformer.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.checkpoints import write_checkpoint
 from annotated_transformer.corpora import grammar_corpus
 from annotated_transformer.fast import fast
 from annotated_transformer.files import InputError, file_digest, write_json
@@ -489,3 +490,21 @@ def test_the_length_of_a_gradient_is_reported_once(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4, report_every=2, save_every=1, clip_norm=0.0))
     assert train(run)
     assert [("gradient_norm" in m) for m in run.metrics()] == [False, True, False, True]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    on_disk, at_rename = [], []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(descriptor):
+        on_disk.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def renamed(path, target):
+        at_rename.append({p.name for p in path.iterdir() if p.stat().st_ino in on_disk})
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    path = write_checkpoint(tmp_path, 1, {"w": torch.zeros(2)}, {})
+    assert at_rename == [{p.name for p in path.iterdir()}] == [{"model.safetensors", "state.pt", "digests.json"}]

@@ -79,7 +79,9 @@ def add_scores(record: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 # %% ../../nbs/370_evaluate.ipynb #487e6e90
 def other_system(against: str, lines: int) -> list[str]:
-    "A file of another system's translations. Raises InputError, before any long work, for another number of lines."
+    "A file of another system's translations. Raises InputError, before any long work, if it does not have `lines` lines."
+    if not Path(against).is_file():
+        raise InputError(f"--against {against}: no such file: beside --translations, give the other system's translations")
     other = list(text_files.lines(against))
     if len(other) != lines:
         raise InputError(f"--against {against}: {len(other):,} lines, where {lines:,} are compared: "
