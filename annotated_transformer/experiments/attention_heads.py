@@ -345,11 +345,11 @@ class Found(NamedTuple):
 
 # %% ../../nbs/610_attention_heads.ipynb #6667cb48
 def find_head(key: str, measured: Measured, samples: int = 1000, seed: int = 0) -> Found:
-    "The head that is best on every other sentence, with its numbers on the rest."
+    "The head with the largest margin over its shuffled control on every other sentence, with its numbers on the rest."
     rows, rest, better = slice(0, None, 2), slice(1, None, 2), sign(key)
-    at, fresh_at = (np.unravel_index(int((better * measured.share(what, rows)).argmax()),
-                                     measured.trained.shape[1:])
-                    for what in ("trained", "untrained"))
+    margin = better * (measured.share("trained", rows) - measured.share("shuffled", rows))
+    best_by_luck = better * measured.share("untrained", rows)
+    at, fresh_at = (np.unravel_index(int(of.argmax()), of.shape) for of in (margin, best_by_luck))
     chosen = {"trained": at, "shuffled": at, "untrained": fresh_at}
     value, shuffled, fresh = resampled(measured.count[rest],
                                        *(getattr(measured, what)[rest][:, *head]
