@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AlignedPair', 'aligned_pairs', 'strongest_links', 'found_and_possible', 'error_rate', 'diagonal', 'to_sentences',
-           'head_sums', 'judged', 'align', 'main']
+           'head_sums', 'Judged', 'judged', 'align', 'main']
 
 # %% ../../nbs/620_word_alignment.ipynb #4008d5c7
 import time
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from .attention_heads import Sentence, split_words, untrained, word_weights
+from .attention_heads import Sentence, resampled, split_words, untrained, word_weights
 from ..files import InputError
 from ..model import Transformer
 from ..records import check_place, make_record, run_program, write_record
@@ -88,16 +88,27 @@ def head_sums(model: Transformer, vocabulary: Vocabulary,
     return sums
 
 # %% ../../nbs/620_word_alignment.ipynb #27163c91
-def judged(sums: Float[np.ndarray, "sentence layer head sum"]) -> tuple[float, list[tuple[int, int]]]:
-    """The error rate of the best head on the half that did not choose it, over both halves, and the chosen
-    heads.
-    """
+class Judged(NamedTuple):
+    "The error rate of the best head on the half that did not choose it, over both halves."
+
+    value: float
+    interval: tuple[float, float]
+    "the middle 95% of the error rates of resampled pairs, with these heads"
+    heads: list[tuple[int, int]]
+    "chosen by one half and by the other"
+
+
+def judged(sums: Float[np.ndarray, "sentence layer head sum"], seed: int = 0) -> Judged:
+    "Choose a head on every other pair and judge it on the rest, then the other way round."
     halves, chosen, on_the_rest = (slice(0, None, 2), slice(1, None, 2)), [], []
     for half, rest in (halves, halves[::-1]):
         errors = error_rate(sums[half])
         chosen.append(tuple(int(i) for i in np.unravel_index(errors.argmin(), errors.shape)))
         on_the_rest.append(sums[rest][(slice(None), *chosen[-1])])
-    return float(error_rate(np.concatenate(on_the_rest))), chosen
+    rest = np.concatenate(on_the_rest)
+    (share,) = resampled(rest[:, 1], rest[:, 0], samples=2000, seed=seed)
+    low, high = np.quantile(1 - share, [0.025, 0.975]).tolist()
+    return Judged(float(error_rate(rest)), (low, high), chosen)
 
 # %% ../../nbs/620_word_alignment.ipynb #10e43c00
 def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> None:
@@ -119,19 +130,20 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
     check_place(path := out / f"{name}.json", "--out")
     sums, fresh = (head_sums(model, translator.vocabulary, pairs)
                    for model in (translator.model, untrained(translator.model, seed)))
-    value, chosen = judged(sums)
-    metrics = {"aer": value, "aer_untrained": judged(fresh)[0],
+    found = judged(sums, seed)
+    metrics = {"aer": found.value, "aer_interval": list(found.interval), "aer_untrained": judged(fresh, seed).value,
                "aer_by_head": np.round(error_rate(sums), 4).tolist(),
                "aer_diagonal": float(error_rate(np.array([found_and_possible(diagonal(p), p) for p in pairs]))),
-               "chosen": [{"layer": layer, "head": head} for layer, head in chosen], "pairs": len(pairs)}
+               "chosen": [{"layer": layer, "head": head} for layer, head in found.heads], "pairs": len(pairs)}
     write_record(path, make_record(
         name, "alignment",
         data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "hand-aligned"},
         config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
         weights=translator.run.provenance()["weights"]))
-    print(f"alignment error rate {100 * value:.1f}, untrained {100 * metrics['aer_untrained']:.1f}, diagonal "
-          f"{100 * metrics['aer_diagonal']:.1f}; "
-          f"heads chosen: {', '.join(f'layer {layer + 1}, head {head + 1}' for layer, head in chosen)}")
+    low, high = (100 * edge for edge in found.interval)
+    print(f"alignment error rate {100 * found.value:.1f} ({low:.1f} to {high:.1f}), untrained "
+          f"{100 * metrics['aer_untrained']:.1f}, diagonal {100 * metrics['aer_diagonal']:.1f}; "
+          f"heads chosen: {', '.join(f'layer {layer + 1}, head {head + 1}' for layer, head in found.heads)}")
 
 # %% ../../nbs/620_word_alignment.ipynb #e0e3f166
 def main(argv: list[str] | None = None) -> None:
