@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'KINDS', 'NAME', 'SOURCE_NAME', 'DECIDED', 'SAMPLE', 'spaced', 'Vocabulary',
-           'byte_pair_model', 'noting', 'BytePairVocabulary', 'draw', 'word_piece_tokenizer', 'alphabet',
-           'word_piece_model', 'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'load_vocabulary',
-           'vocabulary_sizes', 'size_error', 'drawn_lines', 'ask', 'kept_vocabulary', 'counting_seconds',
-           'learn_vocabulary']
+           'byte_pair_model', 'noting', 'BytePairVocabulary', 'word_piece_tokenizer', 'alphabet', 'word_piece_model',
+           'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'load_vocabulary', 'vocabulary_sizes',
+           'size_error', 'drawn_lines', 'ask', 'kept_vocabulary', 'counting_seconds', 'learn_vocabulary']
 
 # %% ../nbs/220_vocabulary.ipynb #1edfd5d7
 import hashlib
@@ -65,12 +64,10 @@ class Vocabulary:
         return save_vocabulary(self, folder)
 
 # %% ../nbs/220_vocabulary.ipynb #647e5109
-def byte_pair_model(lines: Iterable[str], vocab_size: int, sample: int = 5_000_000, whole: Sequence[str] = (),
-                    byte_fallback: bool = False) -> bytes:
+def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] = (), byte_fallback: bool = False) -> bytes:
     """SentencePiece's model of `vocab_size` symbols, learned from `lines`.
 
-    At most `sample` lines (over 100), drawn at random, are used. Each word in `whole` is one symbol, whatever
-    it is made of. With `byte_fallback`, 256 symbols stand for bytes, and no character is unknown. Raises
+    Each word in `whole` is one symbol, whatever it is made of. With `byte_fallback`, 256 symbols stand for bytes, and no character is unknown. Raises
     InputError where the text does not yield so many symbols, or has more characters.
     """
     import sentencepiece
@@ -82,8 +79,9 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, sample: int = 5_000_0
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=noting(lines, failed), model_writer=content, model_type="bpe", vocab_size=vocab_size,
             **ids, **names, character_coverage=1.0, normalization_rule_name="identity",
-            max_sentence_length=1 << 16, input_sentence_size=sample, shuffle_input_sentence=True,
-            minloglevel=3, byte_fallback=byte_fallback,
+            max_sentence_length=1 << 16, minloglevel=3,
+            input_sentence_size=5_000_000, shuffle_input_sentence=True,  # the model's file keeps them, and its digest with them
+            byte_fallback=byte_fallback,
             user_defined_symbols=[WORD_START + word for word in whole])
     except (RuntimeError, OSError) as error:
         raise failed[0] if failed else size_error(vocab_size, str(error)) from None
@@ -131,17 +129,6 @@ class BytePairVocabulary(Vocabulary):
             return self._processor.Decode([int(i) for i in ids if i not in (PAD, START, END)]).strip()
         return super().decode(ids)
 
-# %% ../nbs/220_vocabulary.ipynb #2a81f3a8
-def draw(lines: Iterable[str], sample: int) -> list[str]:
-    "At most `sample` of `lines`, each with the same chance, in one pass; the same lines give the same draw."
-    kept, rng = [], random.Random(0)
-    for i, line in enumerate(lines):
-        if i < sample:
-            kept.append(line)
-        elif (place := rng.randrange(i + 1)) < sample:
-            kept[place] = line
-    return kept
-
 # %% ../nbs/220_vocabulary.ipynb #91f5f1b4
 def word_piece_tokenizer(vocabulary: dict[str, int] | None = None):
     "A Hugging Face tokenizer that splits at spaces, marked with U+2581, and around punctuation."
@@ -162,13 +149,13 @@ def alphabet(lines: Sequence[str]) -> list[str]:
     return sorted(characters | {WORD_START} | inside)
 
 # %% ../nbs/220_vocabulary.ipynb #dc55a087
-def word_piece_model(lines: Iterable[str], vocab_size: int, sample: int = 5_000_000) -> bytes:
-    """A tokenizer's file with `vocab_size` symbols, learned from `lines` (at most `sample` of them, at random).
+def word_piece_model(lines: Iterable[str], vocab_size: int) -> bytes:
+    """A tokenizer's file with `vocab_size` symbols, learned from `lines`.
 
     Raises InputError where the text does not yield so many symbols, or has more characters.
     """
     trainers = needs("tokenizers", "corpora").trainers
-    lines = [spaced(line) for line in draw(lines, sample)]
+    lines = [spaced(line) for line in lines]
     if not any(lines):
         raise size_error(vocab_size, "empty")
     first = list(SPECIALS.values()) + alphabet(lines)
@@ -196,9 +183,9 @@ class WordPieceVocabulary(Vocabulary):
         self._tokenizer = Tokenizer.from_str(content.decode("utf-8"))
 
     @classmethod
-    def learn(cls, lines: Iterable[str], vocab_size: int, **options) -> "WordPieceVocabulary":
-        "`vocab_size` symbols learned from `lines`; options and errors are those of `word_piece_model`."
-        return cls(word_piece_model(lines, vocab_size, **options))
+    def learn(cls, lines: Iterable[str], vocab_size: int) -> "WordPieceVocabulary":
+        "`vocab_size` symbols learned from `lines`; errors are those of `word_piece_model`."
+        return cls(word_piece_model(lines, vocab_size))
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
