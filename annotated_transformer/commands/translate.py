@@ -210,8 +210,8 @@ def translate(
 
     Line n of the output belongs to line n of the input; an empty line gives an empty line. With --nbest a line
     gives several, best first: NUMBER ||| TEXT ||| SCORE, with lines numbered from 0 (Moses' lists have a fourth
-    field, between the text and the score). A score is the log-probability of the output, divided by the length penalty. --scores adds the log-probability of
-    each symbol: TEXT ||| SCORE ||| SYMBOL:NUMBER SYMBOL:NUMBER ...
+    field, between the text and the score). A score is the log-probability of the output, divided by the length
+    penalty. --scores adds the log-probability of each symbol: TEXT ||| SCORE ||| SYMBOL:NUMBER SYMBOL:NUMBER ...
 
     Examples:
       echo "Where is the station?" | annotated-transformer translate ende
@@ -222,7 +222,8 @@ def translate(
 
     Args:
         run: a run directory, or the name of weights that ship: ende (English to German) or grammar
-        others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line (standard input where not given)
+        others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line
+          (standard input where not given)
         beam_size: hypotheses kept at each step (1: greedy)
         alpha: exponent of the length penalty (0: none)
         nbest: so many translations a line, with their scores (no more than beam_size)
