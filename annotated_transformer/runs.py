@@ -327,10 +327,10 @@ class Run(Journal, Store):
     def note_not_finite(self, what: str, place: dict, sentences: list[int] | None,
                         write: bool = True) -> InputError:
         "The error to raise for a number that is not finite; one process also writes the place down."
-        path = self.folder / "not_finite.json"
+        path, last = self.folder / "not_finite.json", max((step for step, _ in self.checkpoints()), default=None)
         if write:
             write_json(path, {"what": what, **place, "sentences": sentences})
-        last = max((step for step, _ in self.checkpoints()), default=None)
+            self.mark_sitting(last or 0)  # it ends here, and its time was spent
         kept = "there is no checkpoint yet" if last is None else f"the checkpoint of step {last} is untouched"
         where = f"epoch {place['epoch']}, pool {place['pool']}, batch {place['position']}"
         return InputError(f"{self.folder}: {what} after step {place['step']} ({where}): {path} names the "

@@ -426,6 +426,7 @@ def test_a_loss_that_is_not_finite(data, tmp_path):
     assert 1 <= step < told["step"] or told["sentences"] is None
     assert all(tensor.isfinite().all() for tensor in run.load_checkpoint(step)[0].values())
     assert all(math.isfinite(m["loss"]) for m in run.metrics())
+    assert run.sittings()[-1]["end"] and run.sittings()[-1]["to_step"] == step  # its seconds were spent
 
 
 def test_a_compiler_that_is_not_there(data, tmp_path, monkeypatch):
