@@ -62,11 +62,12 @@ def narrowed(logits: Float[Tensor, "*batch vocab_size"], temperature: float = 1.
     if top_k:
         logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.size(-1))).values[..., -1:],
                                     -torch.inf)
-    ordered, index = logits.sort(-1, descending=True)
-    p = ordered.softmax(-1)
-    # what is before this symbol reaches top_p already
-    ordered = ordered.masked_fill(p.cumsum(-1) - p >= top_p, -torch.inf)
-    return torch.empty_like(logits).scatter(-1, index, ordered) if top_p < 1 else logits
+    if top_p < 1:
+        ordered, index = logits.sort(-1, descending=True)
+        p = ordered.softmax(-1)
+        before = p.cumsum(-1) - p  # how much is likelier than this symbol
+        logits = logits.scatter(-1, index, ordered.masked_fill(before >= top_p, -torch.inf))
+    return logits
 
 # %% ../nbs/810_decoder_only.ipynb #51c30f36
 class Continuation:

@@ -47,7 +47,7 @@ class TransformerConfig:
     attention_dropout: float = 0.0
     "dropout on attention weights"
     attention_bias: bool = False
-    "biases in the attention projections (the authors' code had them, equations 1-2 do not)"
+    "biases in the attention projections (the authors' code had them, the formula of section 3.2.2 does not)"
     pre_norm: bool = False
     "normalise before each sub-layer instead of after it"
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"

@@ -118,7 +118,9 @@ def read_source(source: str | Path | None = None) -> list[str]:
         except PaperUnavailable:  # none yet, or a damaged one
             files, main = _fetch(), None
     files = {name: re.sub(r"(?m)(?<!\\)((?:\\\\)*)%.*\n?", r"\1", text) for name, text in sorted(files.items())}
-    mains = [main] if main else [name for name, text in files.items() if r"\documentclass" in text] or list(files)[:len(files) == 1]
+    mains = [main] if main else [name for name, text in files.items() if r"\documentclass" in text]
+    if not mains and len(files) == 1:  # one section's file by itself
+        mains = list(files)
     if not mains:
         raise PaperUnavailable(f"{named or URL}: no .tex file with a \\documentclass in it; is it the source of 1706.03762?")
     return _expanded(files, mains[0])

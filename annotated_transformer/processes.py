@@ -121,7 +121,7 @@ def process_group() -> Iterator[None]:
 # %% ../nbs/190_processes.ipynb #a9b9ce3b
 @contextlib.contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    "Within the block, Ctrl-C and SIGTERM are noted in the list instead of ending the program; a second Ctrl-C ends it."
+    "Within the block, Ctrl-C and SIGTERM are noted in the list instead of ending the program; a second Ctrl-C ends a single process."
     received: list[int] = []
 
     def note(number, frame):
@@ -192,7 +192,7 @@ def progress_bar(steps: int, done: int):
     from tqdm import tqdm
 
     return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, mininterval=1 if sys.stderr.isatty() else 60,
-                disable=True if rank() else None if os.environ.get("TQDM_DISABLE") else False)
+                disable=bool(rank() or os.environ.get("TQDM_DISABLE")))
 
 # %% ../nbs/190_processes.ipynb #9d414a24
 class NotFinite(ArithmeticError):

@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['RULES', 'Tagged', 'RATES', 'LABELLED', 'EXPERIMENTS', 'rules', 'verdict', 'Session', 'shape', 'tagged_sentences',
-           'tables_of', 'pre_trained', 'encoder', 'Pairs', 'grammar_pairs', 'corpus_pairs', 'alike',
-           'translated_by_two', 'translated_by_one', 'two_stacks', 'one_stack', 'continuation', 'span_texts', 'spans',
-           'Task', 'alignment_task', 'base_models', 'ranked_once', 'judge', 'followed', 'chosen_of_many', 'samples_of',
-           'alignment', 'facts', 'record_of', 'run', 'main']
+           'tables_of', 'pre_trained', 'encoder', 'looked_up', 'dictionary', 'Pairs', 'grammar_pairs', 'corpus_pairs',
+           'alike', 'translated_by_two', 'translated_by_one', 'two_stacks', 'one_stack', 'continuation', 'span_texts',
+           'spans', 'Task', 'alignment_task', 'base_models', 'ranked_once', 'judge', 'followed', 'chosen_of_many',
+           'samples_of', 'alignment', 'facts', 'record_of', 'run', 'main']
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #7f9179b7
 import hashlib
 import random
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
@@ -166,6 +167,31 @@ def encoder(session: Session, data: Path | None) -> dict:
                     return {"": labelled_right(labeller, ids[held], labels[held])}
                 metrics[f"accuracy/{task}/{name}/{n}"] = session.once(f"{task}_{name}_{n}", measure)[""]
     return metrics | {"model": asdict(shape(len(words)))}
+
+# %% ../../nbs/850_after_the_paper_measured.ipynb #e67d747f
+def looked_up(labelled: Tagged, held: Tagged) -> float:
+    "The share of tags that a dictionary of the labelled sentences has right: each word's most frequent tag, or the commonest of all."
+    seen: dict[str, Counter] = {}
+    for words, tags in labelled:
+        for word, tag in zip(words, tags):
+            seen.setdefault(word, Counter())[tag] += 1
+    common = sum(seen.values(), Counter()).most_common(1)[0][0]
+    best = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
+    right = [best.get(word, common) == tag for words, tags in held for word, tag in zip(words, tags)]
+    return sum(right) / len(right)
+
+
+def dictionary(session: Session, data: Path | None) -> dict:
+    "The metrics of `encoder`'s two tasks without any network."
+    tagged = tagged_sentences(data, session.size(12_000, 700))
+    random.Random(session.seed).shuffle(tagged)
+    held, rest, metrics = tagged[:300], tagged[300:], {}
+    past = ["VBD" in tags for _, tags in tagged]
+    for n in LABELLED:
+        metrics[f"accuracy/tagger/dictionary/{n}"] = looked_up(rest[:n], held)
+        commoner = sum(past[300 : 300 + n]) * 2 > n
+        metrics[f"accuracy/past/commoner/{n}"] = sum(of == commoner for of in past[:300]) / 300
+    return metrics | {"model": None}
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #adebb452
 @dataclass
@@ -430,7 +456,7 @@ def alignment(session: Session, data: Path | None) -> dict:
                       "model": asdict(tuned.config)}
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #d10845f7
-EXPERIMENTS = {"encoder": encoder, "continuation": continuation, "spans": spans, "alignment": alignment}
+EXPERIMENTS = {"encoder": encoder, "dictionary": dictionary, "continuation": continuation, "spans": spans, "alignment": alignment}
 
 
 def facts(data: Path | None) -> dict:
@@ -451,17 +477,17 @@ def record_of(name: str, session: Session, data: Path | None, what: str, found: 
                        **spent, **more)
 
 # %% ../../nbs/850_after_the_paper_measured.ipynb #280fdeb4
-def run(what: Literal["encoder", "continuation", "spans", "alignment"], /, seed: int = 0,
+def run(what: Literal["encoder", "dictionary", "continuation", "spans", "alignment"], /, seed: int = 0,
         data: Path | None = None, scale: float = 1.0, runs: Path = Path("runs/after"),
         out: Path = Path("nbs/results")) -> None:
     """Make a run and its record `after_WHAT_seedN.json`; a run that was stopped resumes.
 
-    `data` is a prepared corpus for `continuation` or a folder of trees for `encoder`; without it, the grammar
+    `data` is a prepared corpus for `continuation` or a folder of trees for `encoder` and `dictionary`; without it, the grammar
     provides the text. A `scale` below 1 is for trying things out.
     """
     if not 0 < scale <= 1 or (data is not None and (what in ("spans", "alignment") or not data.is_dir())):
         raise InputError(f"--scale {scale}, --data {data}: give a scale above 0 and up to 1, and a folder to "
-                         "encoder or continuation alone")
+                         "encoder, dictionary or continuation alone")
     material = "" if data is None else facts(data)["name"].removeprefix("treebank_") + "_"
     name = f"after_{what.replace('alignment', 'alignment_larger')}_{material}seed{seed}"  # _larger: a new task
     session, begun = Session(runs / name, seed, scale), time.monotonic()

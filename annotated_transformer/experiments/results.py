@@ -6,8 +6,8 @@
 __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'HERE', 'OWN_ROWS', 'CORPORA', 'PARSING', 'SYSTEMS',
            'SETS', 'PARSERS_HERE', 'PAGE', 'abandoned', 'cell', 'averaged', 'table_1', 'cost_by_time', 'cost_by_count',
            'fills', 'on_wmt', 'table_2', 'rival_cell', 'likeness', 'table_2_here', 'corpus_of', 'runs_of', 'with_test',
-           'on_sets', 'trained_flops', 'by_time', 'our_runs', 'key_of', 'variation_runs', 'measured', 'at_scale',
-           'table_3', 'appendix_table', 'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
+           'on_sets', 'trained_flops', 'our_runs', 'key_of', 'variation_runs', 'measured', 'at_scale', 'table_3',
+           'appendix_table', 'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
 
 # %% ../../nbs/899_result_tables.ipynb #6262f513
 import re
@@ -158,7 +158,7 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     columns = [("", "system"), (theirs, "EN-DE"), (theirs, "EN-FR"), (theirs, "FLOPs EN-DE"), (ours, "EN-DE"), (ours, "EN-FR"),
                (ours, "weights ×10⁶"), (ours, "FLOPs EN-DE, counted")]
     return ResultTable("Table 2, in small", "BLEU of the systems that live here, 3.5 million weights each outside the tables of symbols and positions (sacreBLEU; "
-                       "29,000 pairs); below the rule three that the paper does not list", columns, lines, [len(HERE)])
+                       "29,000 pairs); below the rule three that the paper does not list; ±: standard deviation over three seeds, without it one run", columns, lines, [len(HERE)])
 
 # %% ../../nbs/899_result_tables.ipynb #7dc31423
 CORPORA = {"grammar": "the grammar", "multi30k": "Multi30k", "ende": "all free text", "wmt14": "WMT 2014"}
@@ -192,17 +192,6 @@ def trained_flops(record: dict) -> float:
         return metric(record, "flops")
     return cost_by_count(TransformerConfig(**record["config"]["model"]), metric(record, "tokens_per_second") * record["seconds"])
 
-# %% ../../nbs/899_result_tables.ipynb #08733682
-def by_time(records: dict[str, dict], record: dict) -> Cell:
-    """A run's cost as the paper estimates it: its time, and the fastest product measured on such a machine that day.
-
-    (Processors of one name differ by a factor of two.)
-    """
-    known = [r for r in records.values() if "limit_flops_per_second" in r["metrics"]
-             and (r["hardware"], r["date"]) == (record["hardware"], record["date"])]
-    speed = min(known, key=lambda r: r["config"].get("contestant") != "ours", default=None)
-    return cell(power(record["seconds"] * metric(speed, "limit_flops_per_second")), record, speed) if speed else Cell("not known")
-
 # %% ../../nbs/899_result_tables.ipynb #8e8a1edb
 def our_runs(records: dict[str, dict]) -> ResultTable:
     "Our runs of translation: a line a run and test set."
@@ -216,9 +205,9 @@ def our_runs(records: dict[str, dict]) -> ResultTable:
         for name in on_sets(record):
             scores = [cell(f"{metric(record, f'{kind}/{name}'):.1f}", record) if f"{kind}/{name}" in record["metrics"] else Cell("not scored")
                       for kind in ("sacrebleu", recipe)]
-            lines.append((Cell(record["name"], [record["name"]]), *facts, cell(power(trained_flops(record)), record), by_time(records, record), name, *scores))
+            lines.append((Cell(record["name"], [record["name"]]), *facts, cell(power(trained_flops(record)), record), name, *scores))
     columns = [("", "run"), ("", "data"), ("params", "×10⁶"), ("", "model"), ("", "steps"), ("cost (FLOPs)", "counted"),
-               ("cost (FLOPs)", "by time"), ("", "scored on"), ("BLEU", "sacreBLEU"), ("BLEU", "paper's recipe")]
+               ("", "scored on"), ("BLEU", "sacreBLEU"), ("BLEU", "paper's recipe")]
     about = ("our own runs: other data than the paper's, so other numbers. The recipe for French splits no compounds, as in the paper. "
              "newstest2013 is a development set")
     return ResultTable("Table 2, ours", about, columns, lines)

@@ -297,7 +297,7 @@ def bar_over(jobs: Sequence[Job]):
     return tqdm(total=sum(map(cost, jobs)), initial=sum(map(done, jobs)),
                 bar_format="{percentage:3.0f}%|{bar}| {elapsed}, {remaining} left{postfix}",
                 dynamic_ncols=True, smoothing=0.05, delay=1, mininterval=1 if sys.stderr.isatty() else 60,
-                disable=None if os.environ.get("TQDM_DISABLE") else False)
+                disable=bool(os.environ.get("TQDM_DISABLE")))
 
 # %% ../../nbs/510_sweep.ipynb #5dcbd090
 def run_jobs(jobs: Sequence[Job], at_once: int, until: float = math.inf) -> tuple[dict[Job, str], bool]:
