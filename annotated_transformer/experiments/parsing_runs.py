@@ -137,6 +137,7 @@ EXPERIMENTS = {
     "craft_tenth_tags": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, tags for words", leaves="tags"),
     "craft_tenth_xx": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, XX for words", leaves="XX"),
     "craft_tenth_recurrent": TENTH_RECURRENT,
+    "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="", choices=TENTH_RECURRENT.choices),
     "craft": CRAFT,
     "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000,
                                choices=((0.1, 0.44), (0.1, 0.88), (0.2, 0.88))),
