@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['load_weights', 'weights_digest', 'find_checkpoints', 'check_checkpoint', 'remove_checkpoint', 'clear_leavings',
-           'write_checkpoint', 'read_checkpoint', 'prune_checkpoints']
+           'to_disk', 'write_checkpoint', 'read_checkpoint', 'prune_checkpoints']
 
 # %% ../nbs/260_checkpoints.ipynb #bd8fdb88
 import hashlib
@@ -77,6 +77,14 @@ def clear_leavings(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 # %% ../nbs/260_checkpoints.ipynb #6fcd5684
+def to_disk(place: Path) -> None:
+    "Wait until a file is on the disk, or a folder's list of names (which only POSIX systems let us wait for)."
+    if place.is_file() or os.name == "posix":
+        descriptor = os.open(place, os.O_RDONLY if place.is_dir() else os.O_RDWR)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
 def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], state: dict) -> Path:
     "Write weights and `state` under another name, then rename. Raises OSError or SafetensorError on failure."
     from safetensors.torch import save_file
@@ -89,12 +97,12 @@ def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], sta
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, part / "model.safetensors")
         with open(part / "state.pt", "wb") as file:
             torch.save(state, file)
-        for written in part.iterdir():
-            with open(written, "rb+") as file:
-                os.fsync(file.fileno())  # on the disk before the folder gets its name: the power may fail
         write_json(part / "digests.json", {p.name: file_digest(p) for p in sorted(part.iterdir())})
+        for place in (*part.iterdir(), part):
+            to_disk(place)  # before the folder gets its name: the power may fail
         remove_checkpoint(path)  # there may be a damaged one
         part.rename(path)
+        to_disk(folder)  # before an older checkpoint may go
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return path

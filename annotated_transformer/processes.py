@@ -125,7 +125,7 @@ def stop_signals() -> Iterator[list[int]]:
     received: list[int] = []
 
     def note(number, frame):
-        if received and number == signal.SIGINT and processes() == 1:  # torchrun passes one Ctrl-C on twice
+        if received and number == signal.SIGINT and processes() == 1:  # under torchrun all finish the update together
             raise KeyboardInterrupt
         received.append(number)
 

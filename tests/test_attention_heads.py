@@ -350,3 +350,10 @@ def test_a_vocabulary_that_cannot_write_the_grammar_is_told():
     vocabulary = BytePairVocabulary.learn(["abc abd abe"] * 5, 15)
     with pytest.raises(InputError, match="--data"):
         grammar_sentences(vocabulary, 10)
+
+
+def test_the_largest_margin_is_chosen_not_the_largest_share():
+    trained, shuffled = np.full((10, 1, 2), 0.9), np.full((10, 1, 2), 0.9)
+    trained[:, 0, 1], shuffled[:, 0, 1] = 0.5, 0.1
+    found = find_heads({"encoder/governor": Measured(trained, shuffled, np.zeros_like(trained), np.ones(10))})["encoder/governor"]
+    assert (found.head, found.value) == (1, pytest.approx(0.5))
