@@ -84,7 +84,7 @@ def to_disk(place: Path) -> None:
         os.fsync(descriptor)
         os.close(descriptor)
 
-
+# %% ../nbs/260_checkpoints.ipynb #6fcd5685
 def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], state: dict) -> Path:
     "Write weights and `state` under another name, then rename. Raises OSError or SafetensorError on failure."
     from safetensors.torch import save_file
