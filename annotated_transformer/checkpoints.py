@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['load_weights', 'weights_digest', 'find_checkpoints', 'check_checkpoint', 'remove_checkpoint', 'clear_leavings',
-           'to_disk', 'write_checkpoint', 'read_checkpoint', 'prune_checkpoints']
+           'write_checkpoint', 'read_checkpoint', 'prune_checkpoints']
 
 # %% ../nbs/260_checkpoints.ipynb #bd8fdb88
 import hashlib
-import os
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .files import InputError, file_digest, read_json, write_json
+from .files import InputError, file_digest, read_json, to_disk, write_json
 
 # %% ../nbs/260_checkpoints.ipynb #d98498d6
 def load_weights(path: str | Path) -> dict[str, Tensor]:
@@ -75,14 +74,6 @@ def clear_leavings(folder: Path) -> None:
     "Remove what a killed process left half-written or half-removed."
     for path in folder.glob(".step_*.tmp"):
         shutil.rmtree(path, ignore_errors=True)
-
-# %% ../nbs/260_checkpoints.ipynb #6fcd5684
-def to_disk(place: Path) -> None:
-    "Wait until a file is on the disk, or a folder's list of names (which only POSIX systems let us wait for)."
-    if place.is_file() or os.name == "posix":
-        descriptor = os.open(place, os.O_RDONLY if place.is_dir() else os.O_RDWR)
-        os.fsync(descriptor)
-        os.close(descriptor)
 
 # %% ../nbs/260_checkpoints.ipynb #6fcd5685
 def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], state: dict) -> Path:

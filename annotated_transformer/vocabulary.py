@@ -67,8 +67,8 @@ class Vocabulary:
 def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] = (), byte_fallback: bool = False) -> bytes:
     """SentencePiece's model of `vocab_size` symbols, learned from `lines`.
 
-    Each word in `whole` is one symbol, whatever it is made of. With `byte_fallback`, 256 symbols stand for bytes, and no character is unknown. Raises
-    InputError where the text does not yield so many symbols, or has more characters.
+    Each word in `whole` is one symbol, whatever it is made of. With `byte_fallback`, 256 symbols stand for bytes, and
+    no character is unknown. Raises InputError where the text does not yield so many symbols, or has more characters.
     """
     import sentencepiece
     content, ids = io.BytesIO(), dict(pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END)

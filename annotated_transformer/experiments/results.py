@@ -158,7 +158,8 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     columns = [("", "system"), (theirs, "EN-DE"), (theirs, "EN-FR"), (theirs, "FLOPs EN-DE"), (ours, "EN-DE"), (ours, "EN-FR"),
                (ours, "weights ×10⁶"), (ours, "FLOPs EN-DE, counted")]
     return ResultTable("Table 2, in small", "BLEU of the systems that live here, 3.5 million weights each outside the tables of symbols and positions (sacreBLEU; "
-                       "29,000 pairs); below the rule three that the paper does not list; ±: standard deviation over three seeds, without it one run", columns, lines, [len(HERE)])
+                       "29,000 pairs); below the rule three that the paper does not list; ±: standard deviation over three seeds, without it one run",
+                       columns, lines, [len(HERE)])
 
 # %% ../../nbs/899_result_tables.ipynb #7dc31423
 CORPORA = {"grammar": "the grammar", "multi30k": "Multi30k", "ende": "all free text", "wmt14": "WMT 2014"}
