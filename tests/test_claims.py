@@ -11,8 +11,10 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 import tomllib
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from statistics import mean, stdev
 from types import CodeType, FunctionType
@@ -170,14 +172,19 @@ def parts_of(function: FunctionType) -> set[FunctionType]:
             names |= {*code.co_names}
             codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
         called = {inspect.unwrap(function.__globals__[name]) for name in names if callable(function.__globals__.get(name))}
-        left += [f for f in called - found if isinstance(f, FunctionType) and f.__module__ in (module.__name__, verdicts.__name__)]
+        left += [f for f in called - found if isinstance(f, FunctionType) and (f is is_older or f.__module__ in (module.__name__, verdicts.__name__))]
     return found
 
 
+def spaced(source: str) -> str:
+    "Source without the spaces within its lines; those before them are Python's blocks."
+    return re.sub(r"(?<=\S)[ \t]+", "", textwrap.dedent(source)).strip()
+
+
 def judge_digest(function: FunctionType) -> str:
-    "The digest of the source of `parts_of` a judge, whatever its layout."
-    sources = sorted("".join(inspect.getsource(part).split()) for part in parts_of(function))
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:16]
+    "The digest of the source of `parts_of` a judge, whatever the spaces within its lines; a line moved in or out of a loop is another judge."
+    sources = sorted(spaced(inspect.getsource(part)) for part in parts_of(function))
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
 
 
 def test_the_judges_are_those_that_are_pinned():
@@ -185,7 +192,19 @@ def test_the_judges_are_those_that_are_pinned():
     judges = JUDGES | {"all": module.judge_all, "rows": module.judge_rows}
     assert {name: judge_digest(judge) for name, judge in judges.items()} == read_claims()["judges"]
     assert {f.__name__ for f in parts_of(JUDGES["chosen"])} >= {"best_of", "clearly_better", "adjusted", "matching", "combined"}
-    assert {f.__name__ for f in parts_of(verdicts.compare_all)} >= {"compare_rows", "t_areas", "seed_noise", "decide", "quality"}
+    assert {f.__name__ for f in parts_of(JUDGES["heads"])} >= {"doing_heads", "above", "span_of"}
+    assert {f.__name__ for f in parts_of(verdicts.compare_all)} >= {"compare_rows", "rows_for", "t_areas", "seed_noise", "decide", "quality"}
+
+
+def test_a_line_moved_out_of_a_loop_is_another_judge():
+    source = "    for x in xs:\n        found += x\n        last = x\n"
+    assert spaced(source) == spaced(source.replace(" = ", "  =  ")) != spaced(source.replace("        last", "    last"))
+
+
+def test_a_listed_change_says_what_when_and_why():
+    for change in read_claims()["change"]:
+        assert all(change[part].strip() for part in ("claim", "was", "now", "why")), change
+        assert date(2026, 11, 22) <= change["date"] <= date.today(), change
 
 
 def pinned_as(claim: dict) -> str:

@@ -21,7 +21,7 @@ from .. import paper
 from .parsing_runs import parser_name
 from .sweep import command_for
 from .variations import ROWS, SCALES
-from .verdicts import complete, read_claims, variation_rows
+from .verdicts import generations, read_claims, variation_rows
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
 from ..presets import PRESETS
@@ -219,14 +219,14 @@ def key_of(row: str) -> str:
     return row.translate(str.maketrans("₁₂", "12"))
 
 
-def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> list[dict]:
-    "The records of a row of Table 3, or of the appendix's table, one for each seed; those older than the rule until all rows are made anew."
-    return list(variation_rows(complete(records, scale), scale).get(key_of(row), {}).values())
+def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> tuple[list[dict], list[dict]]:
+    "The records of a row of Table 3, or of the appendix's table, one for each seed: those by the rule, and those older than it."
+    return tuple(list(variation_rows(of, scale).get(key_of(row), {}).values()) for of in generations(records))
 
 
-def measured(records: dict[str, dict], row: str, scale: str) -> tuple[Cell, Cell, Cell]:
-    "Our perplexity, BLEU and millions of parameters of a row."
-    if not (found := variation_runs(records, row, scale)):
+def measured(found: list[dict], row: str, scale: str) -> tuple[Cell, Cell, Cell]:
+    "Perplexity, BLEU and millions of parameters of a row's records."
+    if not found:
         return (missing(command_for([key_of(row)], scale)),) * 3
     return (averaged(found, 2, "perplexity"), averaged(found, 1, "sacrebleu/dev"),
             cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
@@ -234,10 +234,11 @@ def measured(records: dict[str, dict], row: str, scale: str) -> tuple[Cell, Cell
 # %% ../../nbs/899_result_tables.ipynb #783e5384
 def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
     "What our runs at a scale have in common; `divided` names the columns that are smaller than printed."
-    runs = [r for of in variation_rows(complete(records, scale), scale).values() for r in of.values()]
-    norms = " and ".join(sorted({("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for r in runs}))
+    found = [variation_rows(of, scale).values() for of in generations(records)]
+    norms = [{("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for of in rows for r in of.values()} for rows in found]
+    norm = " and ".join(sorted(norms[0])) + (f" (earlier†: {' and '.join(sorted(norms[1]))})" if norms[1] else "")
     s = SCALES[scale]
-    common = [f"{CORPORA[s.corpus]} EN-DE", norms, f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
+    common = [f"{CORPORA[s.corpus]} EN-DE", norm.strip(), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
     return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; ±: standard deviation over seeds"
 
 # %% ../../nbs/899_result_tables.ipynb #5e9fb974
@@ -245,15 +246,16 @@ def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "Table 3, with our runs at one scale."
     (printed, rules), lines = paper.printed(3), []
     for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]), printed):
-        ours_ppl, ours_bleu, ours_params = measured(records, row, scale)
+        (ours_ppl, ours_bleu, ours_params), (old_ppl, old_bleu, _) = (measured(of, row, scale) for of in variation_runs(records, row, scale))
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
-        lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, bleu, ours_bleu, params, counted, ours_params))
+        lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, old_ppl, bleu, ours_bleu, old_bleu, params, counted, ours_params))
     columns = [("", ""), *(("", name) for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "ϵ_ls")), ("", "train steps"),
-               ("PPL (dev)", "paper"), ("PPL (dev)", "ours"), ("BLEU (dev)", "paper"), ("BLEU (dev)", "ours"),
+               *((name, of) for name in ("PPL (dev)", "BLEU (dev)") for of in ("paper", "ours", "earlier")),
                ("params ×10⁶", "paper"), ("params ×10⁶", "counted"), ("params ×10⁶", f"of {scale}")]
     about = (f"variations of the base model, on development sets. The paper: newstest2013, perplexity per word piece; an empty cell is as in base. "
              f"{at_scale(records, scale, 'widths')}. Counted: the paper's sizes with 37,000 symbols")
-    return ResultTable("Table 3", about, columns, lines, rules)
+    kept = [i for i, (_, of) in enumerate(columns) if of != "earlier" or any(variation_rows(generations(records)[1], scale))]
+    return ResultTable("Table 3", about, [columns[i] for i in kept], [tuple(line[i] for i in kept) for line in lines], rules)
 
 # %% ../../nbs/899_result_tables.ipynb #d8912ae9
 def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTable:
@@ -261,7 +263,7 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     (printed, rules), lines = paper.printed("appendix"), []
     hours, steps = paper.table("appendix").set_index("row").training_hours, next((records[name] for name in (f"row_{scale}_step_time", f"variation_{scale}_step_time") if name in records), None)
     for row, *sizes, ppl, bleu, params, time_printed in printed:
-        ours_ppl, ours_bleu, ours_params = measured(records, row, scale)
+        ours_ppl, ours_bleu, ours_params = measured(variation_runs(records, row, scale)[0], row, scale)
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
         if steps and row != "base":
             time = cell(f"{metric(steps, f'ratio/{key_of(row)}'):.2f}", steps)
@@ -270,8 +272,6 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
                ("BLEU (dev)", "paper"), ("BLEU (dev)", "ours"), ("params ×10⁶", "paper"), ("params ×10⁶", f"of {scale}"),
                ("training time", "paper"), ("time / base's", "paper"), ("time / base's", "ours")]
     about = f"attention over parameters in the place of the feed-forward networks. The paper: newstest2013. {at_scale(records, scale, 'widths')}"
-    if any(is_older(r) for row in ("AOP1", "AOP2") for r in variation_runs(records, row, scale)):
-        about += ". Ours with a dagger are of an earlier layer, whose scores had no divisor"
     return ResultTable("The appendix's table", about, columns, lines, rules)
 
 # %% ../../nbs/899_result_tables.ipynb #1dd0b91c

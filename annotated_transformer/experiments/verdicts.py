@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'OPEN', 'COLOURS', 'quality', 'paper_margin', 'read_claims', 'generations',
-           'variation_rows', 'complete', 'rows_for', 'qualities', 't_areas', 't_quantile', 't_probability',
-           'common_seeds', 'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'compare_rows',
+           'variation_rows', 'rows_for', 'qualities', 't_areas', 't_quantile', 't_probability', 'common_seeds',
+           'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'pair_alone', 'compare_rows',
            'adjusted', 'decide', 'combined', 'compare_all']
 
 # %% ../../nbs/520_verdicts.ipynb #8b54096b
@@ -85,19 +85,18 @@ def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, 
     return found
 
 
-def complete(records: dict[str, dict], scale: str = "small") -> dict[str, dict]:
-    "The records that satisfy the rule as soon as they have as many rows as those older than it, and these until then."
-    return max(generations(records), key=lambda of: len(variation_rows(of, scale)))
-
 # %% ../../nbs/520_verdicts.ipynb #c0de5201
 def rows_for(claim: dict, records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
     """The rows to judge a claim by: those that satisfy the rule if they have all that it names, else the older ones.
 
-    The older rows of attention over parameters are of another layer, without a divisor, and judge nothing.
+    Rows of attention over parameters lend their spread to no other claim: it may be several times as wide. The older of
+    them are of another layer, without a divisor, and judge nothing.
     """
     newer, older = (variation_rows(of, scale) for of in generations(records))
     named = {row for pair in claim["pairs"] for row in pair}
-    return newer if named <= set(newer) else {row: of for row, of in older.items() if not row.startswith("AOP")}
+    if not named <= set(newer):
+        return {row: of for row, of in older.items() if not row.startswith("AOP")}
+    return {row: of for row, of in newer.items() if row in named or not row.startswith("AOP")}
 
 # %% ../../nbs/520_verdicts.ipynb #3f9efd5f
 def qualities(rows: dict[str, dict[int, dict]], measure: str) -> dict[str, dict[int, float]]:
@@ -108,22 +107,23 @@ def qualities(rows: dict[str, dict[int, dict]], measure: str) -> dict[str, dict[
 # %% ../../nbs/520_verdicts.ipynb #5672c96b
 @cache
 def t_areas(freedom: int) -> tuple[np.ndarray, np.ndarray]:
+    "Angles, and the probability that |T| is beyond sqrt(freedom) tan(angle)."
     theta = np.linspace(0, np.pi / 2, 100_001)
     density = np.cos(theta) ** (freedom - 1)
-    area = np.cumsum(density) - (density + density[0]) / 2
-    return theta, area / area[-1]
+    beyond = np.cumsum(density[::-1])[::-1] - (density + density[-1]) / 2  # from the end: small tails stay exact
+    return theta, beyond / beyond[0]
 
 
 def t_quantile(freedom: int, probability: float = 0.95) -> float:
     "The t that |T| stays below with this probability."
-    theta, area = t_areas(freedom)
-    return math.sqrt(freedom) * math.tan(np.interp(probability, area, theta))
+    theta, beyond = t_areas(freedom)
+    return math.sqrt(freedom) * math.tan(np.interp(1 - probability, beyond[::-1], theta[::-1]))
 
 
 def t_probability(t: float, freedom: int) -> float:
     "The probability that |T| is above |t|."
-    theta, area = t_areas(freedom)
-    return 1 - float(np.interp(math.atan(abs(t) / math.sqrt(freedom)), theta, area))
+    theta, beyond = t_areas(freedom)
+    return float(np.interp(math.atan(abs(t) / math.sqrt(freedom)), theta, beyond))
 
 # %% ../../nbs/520_verdicts.ipynb #5157d8ff
 def common_seeds(values: Mapping[str, Mapping[int, float]]) -> list[int]:
@@ -157,13 +157,14 @@ def bleu_of(sums: np.ndarray) -> np.ndarray:
 
 
 def read_sentences(record: dict, folder: Path) -> np.ndarray | None:
-    """The sums of each sentence, from the file beside a record, or None. Raises InputError if the digests
-    differ.
+    """The sums of each sentence, from the file beside a record, or None where the record names no such file.
+
+    Raises InputError if the file is not there, or not the one that the record names.
     """
     path = folder / f"{record['name']}.sentences.tsv"
-    if "sentences" not in record or not path.exists():
+    if "sentences" not in record:
         return None
-    if file_digest(path) != record["sentences"]:
+    if not path.exists() or file_digest(path) != record["sentences"]:
         raise InputError(f"{path}: not the file that {record['name']}.json names: take both from the same run")
     return np.loadtxt(path, skiprows=1, delimiter="\t")
 
@@ -201,10 +202,22 @@ class Comparison(NamedTuple):
     family: str = ""
     holm: float = math.nan
     sentences: tuple[float, float] = (math.nan, math.nan)
+    alone: float = math.nan
+    "p from the seeds of these two rows alone"
     records: tuple[str, ...] = ()
     single: bool = False
     "whether one of the rows has a single run"
     verdict: str = OPEN
+
+# %% ../../nbs/520_verdicts.ipynb #494dc9ed
+def pair_alone(low: Mapping[int, float], high: Mapping[int, float], within: float | None = None) -> float:
+    "The p of a margin, or with `within` of its nearness to zero, from the seeds of these two alone; NaN for fewer than two."
+    margins = [high[seed] - low[seed] for seed in low if seed in high]
+    if len(margins) < 2:
+        return math.nan
+    effect = float(np.mean(margins)) if within is None else within - abs(float(np.mean(margins)))
+    error = max(float(np.std(margins, ddof=1)), 1e-9) / math.sqrt(len(margins))
+    return t_probability(effect / error, len(margins) - 1)
 
 # %% ../../nbs/520_verdicts.ipynb #494dc9ee
 def compare_rows(
@@ -216,7 +229,7 @@ def compare_rows(
     `family` is the number of comparisons to correct for: the smallest visible difference grows with it.
     """
     values = qualities(rows, measure)
-    if worse not in values or better not in values:
+    if not {worse, better} <= set(values):
         return Comparison(worse, better, measure, same=within is not None)
     low, high = values[worse], values[better]
     shared = set(low) & set(high)
@@ -224,12 +237,12 @@ def compare_rows(
         low, high = ({seed: of[seed] for seed in shared} for of in (low, high))
     margin, (noise, freedom) = float(np.mean([*high.values()]) - np.mean([*low.values()])), seed_noise(values)
     about = {"records": tuple(r["name"] for row in (worse, better) for r in rows[row].values()),
-             "same": within is not None, "single": min(len(low), len(high)) == 1}
+             "same": within is not None, "single": min(len(low), len(high)) == 1, "alone": pair_alone(low, high, within)}
     if not freedom:
         return Comparison(worse, better, measure, margin, -math.inf, math.inf, 1.0, math.inf, **about)
     error = max(noise, 1e-9) * math.sqrt(1 / len(low) + 1 / len(high))
     half, effect = t_quantile(freedom) * error, margin if within is None else within - abs(margin)
-    least = (t_quantile(freedom, 1 - 0.05 / family) + t_quantile(freedom, 0.6)) * error
+    least = (t_quantile(freedom, 1 - 0.05 / family) + t_quantile(freedom, 0.6 if within is None else 0.8)) * error
     return Comparison(worse, better, measure, margin, margin - half, margin + half,
                       t_probability(effect / error, freedom), least, **about)
 
