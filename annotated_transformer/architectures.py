@@ -69,7 +69,7 @@ def register(kind: str, config: type, model: type[nn.Module]) -> None:
     """Make a kind of model known by a name: `config` is its frozen dataclass, `model(config)` builds it. Raises InputError
     for a name or a configuration that is taken; the same file may register its own again.
     """
-    if kind in BUILT_IN or kind in REGISTERED and place_of(REGISTERED[kind].config) != place_of(config):
+    if kind in BUILT_IN or (kind in REGISTERED and place_of(REGISTERED[kind].config) != place_of(config)):
         raise InputError(f"{kind!r} is a kind of model already: choose another name")
     others = [found.config for name, found in REGISTERED.items() if name != kind]
     if config in others or place_of(config) in [where.split()[0] for where in BUILT_IN.values()]:
@@ -83,22 +83,23 @@ def register(kind: str, config: type, model: type[nn.Module]) -> None:
 # %% ../nbs/180_architectures.ipynb #1d58495e
 def kind_of(config) -> str:
     "The name of the kind of model that `config` describes. Raises InputError where it is not known."
-    known = {where.split()[0]: kind for kind, where in BUILT_IN.items()} | {
-        found.config: kind for kind, found in REGISTERED.items()
-    }
-    if kind := known.get(place_of(type(config)), known.get(type(config))):
-        return kind
+    for kind, where in BUILT_IN.items():
+        if where.split()[0] == place_of(type(config)):
+            return kind
+    for kind, found in REGISTERED.items():
+        if found.config is type(config):
+            return kind
     raise InputError(f"{type(config).__name__} is no configuration of a known kind of model: register it")
 
 
 def build(config) -> nn.Module:
-    "A model of this configuration with new weights. Raises ValueError for numbers that cannot be."
+    "A model of this configuration with new weights. Raises ValueError for impossible values."
     return architecture(kind_of(config)).model(config)
 
 
 def most_positions(config) -> float:
     "The positions that a model learned a vector for; infinity where it knows no limit."
-    learned = getattr(config, "positions", "learned") == "learned"
+    learned = getattr(config, "positions", "learned") == "learned"  # a kind that leaves no choice learns them
     return config.max_length if learned and hasattr(config, "max_length") else math.inf
 
 # %% ../nbs/180_architectures.ipynb #e1ae10af

@@ -209,8 +209,9 @@ def attend(query: Float[Tensor, "batch head query d_k"], key: Float[Tensor, "bat
     p = dropout.p if dropout.training else 0.0
     if query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, key, value, mask, p)
-    half, few = query.dtype == torch.bfloat16, query.size(2) <= 8 < len(query)
-    if few or (half and key.size(2) <= SHORT):
+    half = query.dtype == torch.bfloat16
+    decoding_step = query.size(2) <= 8 and len(query) > 8  # few queries of many sentences
+    if decoding_step or (half and key.size(2) <= SHORT):
         return attention(query, key, value, mask, dropout)[0]
     with torch.autocast("cpu", enabled=False):
         if half:
@@ -413,8 +414,10 @@ class State:
     def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
         model = self.model
         if self.position == len(self.table):
-            room = model.config.max_length if model.config.positions == "learned" else math.inf
-            self.table = model.position_vectors(min(2 * self.position, max(room, self.position + 1)))
+            longer = 2 * self.position
+            if model.config.positions == "learned":  # one more than the last raises its ValueError
+                longer = min(longer, max(model.config.max_length, self.position + 1))
+            self.table = model.position_vectors(longer)
         x = model.embedding(symbols) + self.table[self.position]
         for i, layer in enumerate(model.decoder):
             x = residual(layer.residuals[0], x, lambda y: self.look_back(i, layer.self_attention, y))

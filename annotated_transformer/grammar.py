@@ -86,10 +86,13 @@ def make_lexicon() -> dict[tuple, list[Word]]:
 # %% ../nbs/200_grammar.ipynb #e557f511
 def topic(kind: str, gender: str) -> str:
     "A noun's English pronoun, German gender and kind; 'none' where no pronoun takes it up."
-    if kind == "p" and gender == "n":
+    if gender == "p":
+        return f"they {gender} {kind}"
+    if kind != "p":
+        return f"it {gender} {kind}"
+    if gender == "n":
         return "none"
-    word = "they" if gender == "p" else "it" if kind != "p" else {"m": "he", "f": "she"}[gender]
-    return f"{word} {gender} {kind}"
+    return f"{'he' if gender == 'm' else 'she'} {gender} {kind}"
 
 
 TOPICS = [t for t in dict.fromkeys(topic(kind, gender) for kind in KINDS for gender in GENDERS) if t != "none"]

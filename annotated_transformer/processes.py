@@ -33,14 +33,15 @@ chosen: list[torch.device] = []  # the device that somebody asked for
 def choose_device(name: str) -> None:
     "Compute on `name` (cpu, cuda, cuda:1, mps) from now on. Raises InputError where there is no such device."
     counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if name not in {spelt for kind, n in counts.items() for i in range(n) for spelt in (kind, f"{kind}:{i}")}:
-        there = [f"{known}:{i}" if known == "cuda" else known for known, n in counts.items() for i in range(n)]
+    known = {f"{kind}:{i}" for kind, n in counts.items() for i in range(n)} | {kind for kind, n in counts.items() if n}
+    if name not in known:
+        there = [f"{kind}:{i}" if kind == "cuda" else kind for kind, n in counts.items() for i in range(n)]
         raise InputError(f"--device {name}: there is no such device: this machine has {', '.join(there)}")
     chosen[:] = [torch.device(name)]
 
 
 def choose_threads(count: int) -> None:
-    "Compute with so many threads of the processor from now on. Raises InputError for a number that cannot be."
+    "Compute with so many threads of the processor from now on. Raises InputError for an impossible number."
     if not 1 <= count <= 4096:
         raise InputError(f"--threads {count}: give a number from 1 to 4096")
     torch.set_num_threads(count)
