@@ -390,7 +390,8 @@ def test_over_fitting_is_the_gap():
 
 
 def test_a_busy_clock_and_an_old_record_are_marked():
-    record = {"name": "attention_compatibility", "metrics": {"seconds/additive": 9.0, "seconds/dot_product": 1.0},
+    rounds = [{"system": system, "n": 64, "all": [x, 1.01 * x]} for system, x in (("additive", 9.0), ("dot_product", 1.0))]
+    record = {"name": "attention_compatibility", "config": {}, "metrics": {"updates": rounds},
               "sittings": [{"threads": 1, "load": [0.5, 0.9]}]}
     for known, sign in ((record, ""), (record | {"sittings": [{"threads": 1, "load": [12.6, 0.4]}]}, "‡"),
                         ({key: value for key, value in record.items() if key != "sittings"}, "†")):

@@ -41,10 +41,11 @@ def test_looking_back_asks_for_the_symbol_so_many_places_back():
 
 def test_bytes_are_those_of_the_hidden_layer():
     "Additive attention keeps a number for every pair and hidden unit; dot products one for every pair, beside queries, keys and values."
-    found = section_3.cost(length=32, d_k=16, rounds=1)
+    found = section_3.cost(lengths=(8, 32), d_k=16, rounds=2)
     pairs, vectors = 32 * 32 * 4, 3 * 32 * 16 * 4
     assert 16 * pairs <= found["bytes/additive"] <= 16 * pairs + 3 * pairs + 3 * vectors
     assert pairs <= found["bytes/dot_product"] <= 2 * pairs + vectors
+    assert [(u["system"], u["n"], len(u["all"])) for u in found["updates"]] == [(way, n, 2) for n in (8, 32) for way in ("additive", "dot_product")]
 
 
 def test_a_seed_decides_all():
@@ -58,8 +59,11 @@ def test_a_seed_decides_all():
 
 def test_records_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(section_3, "EXPERIMENTS", {"two": lambda seed: {"accuracy/x": 0.5 + seed}})
-    monkeypatch.setattr(section_3, "cost", lambda: {"seconds/additive": 1.0})
+    monkeypatch.setattr(section_3, "cost", lambda: {"bytes/additive": 1})
+    section_3.main(["--out", str(tmp_path), "--seeds", "1"])
+    capsys.readouterr()
     section_3.main(["--out", str(tmp_path), "--seeds", "2"])
+    assert capsys.readouterr().out.startswith("attention_compatibility: its record is there already\ntwo_seed0: its record is there already\ntwo_seed1 {")
     assert {p.stem for p in tmp_path.glob("*.json")} == {"attention_compatibility", "two_seed0", "two_seed1"}
     assert read_record(tmp_path / "two_seed1.json")["metrics"] == {"accuracy/x": 1.5}
     text = (tmp_path / "two_seed1.json").read_text().replace("1.5", "1.6")

@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['SYMBOLS', 'PAIRS', 'BACK', 'LENGTH', 'EXPERIMENTS', 'learned', 'LookUp', 'memories', 'compatibility', 'TwoThings',
-           'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'cost', 'main']
+           'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'in_turns', 'cost', 'main']
 
 # %% ../../nbs/170_section_3_measured.ipynb #16cd914f
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 
 import torch
 import torch.nn.functional as F
@@ -151,20 +150,27 @@ def kept_bytes(forward: Callable[[], Tensor | tuple]) -> int:
     return sum(kept.values())
 
 # %% ../../nbs/170_section_3_measured.ipynb #5627e8ac
-def cost(length: int = 256, d_k: int = 64, rounds: int = 7) -> dict[str, float]:
-    "Seconds (the median) and bytes of additive and of dot-product attention, and the size of the softmax's derivative at d_k = 512."
+@torch.no_grad()
+def in_turns(ways: dict[str, Callable], x: Tensor, rounds: int) -> dict[str, list[float]]:
+    "The seconds of each way of attention of `x` to itself, taken in turns; the first turn does not count."
+    seconds = {name: [] for name in ways}
+    for name, way in [*ways.items()] * (rounds + 1):
+        start = time.perf_counter()
+        way(x, x, x)
+        seconds[name].append(time.perf_counter() - start)
+    return {name: of[1:] for name, of in seconds.items()}
+
+
+def cost(lengths: Sequence[int] = (16, 64, 256), d_k: int = 64, rounds: int = 21) -> dict[str, float | list[dict]]:
+    """Seconds of additive and of dot-product attention at each length (`updates`), bytes at the last, and the size of the
+    softmax's derivative at d_k = 512.
+    """
     torch.manual_seed(0)
-    q, k, v = (torch.randn(1, length, d_k, requires_grad=True) for _ in range(3))
     ways = {"additive": AdditiveAttention(d_k), "dot_product": lambda q, k, v: masked_softmax(q @ k.mT * d_k**-0.5) @ v}
-    metrics = {f"bytes/{name}": kept_bytes(lambda: way(q, k, v)) for name, way in ways.items()}
-    with torch.no_grad():
-        for name, way in ways.items():
-            seconds = []
-            for _ in range(rounds):
-                start = time.perf_counter()
-                way(q, k, v)
-                seconds.append(time.perf_counter() - start)
-            metrics[f"seconds/{name}"] = median(seconds)
+    metrics = {"updates": [{"system": name, "n": n, "all": seconds} for n in lengths
+                           for name, seconds in in_turns(ways, torch.randn(1, n, d_k), rounds).items()]}
+    q, k, v = (torch.randn(1, lengths[-1], d_k, requires_grad=True) for _ in range(3))
+    metrics |= {f"bytes/{name}": kept_bytes(lambda: way(q, k, v)) for name, way in ways.items()}
     scores = torch.randn(1000, 512) @ torch.randn(512, 16)  # of variance 512
     for name, scale in (("unscaled", 1.0), ("scaled", 512**-0.5)):
         p = (scores * scale).softmax(-1)
@@ -178,7 +184,7 @@ EXPERIMENTS = {"attention_compatibility": compatibility, "heads_two_things": two
 def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.section_3`."
     def section_3(out: Path = Path("nbs/results"), seeds: int = 5) -> None:
-        """Measure what section 3 says about learning, and write a record for each seed of each experiment.
+        """Measure what section 3 says about learning, and write a record for each seed of each experiment; what has one is not measured again.
 
         Examples:
           python -m annotated_transformer.experiments.section_3
@@ -191,13 +197,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise InputError(f"--seeds {seeds}: give 1 or more")
 
         def write(name: str, seed: int, config: dict[str, int], measure: Callable[[], dict[str, float]]) -> None:
+            if (out / f"{name}.json").exists():
+                return print(f"{name}: its record is there already")
             begun = time.monotonic()
-            metrics = {key: round(value, 6) if value > 1e-3 else value for key, value in measure().items()}
+            metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value for key, value in measure().items()}
             write_record(out / f"{name}.json", make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed,
                                                            seconds=time.monotonic() - begun, metrics=metrics))
             print(name, metrics, flush=True)
 
-        write("attention_compatibility", 0, {"length": 256, "d_k": 64, "rounds": 7}, cost)
+        write("attention_compatibility", 0, {"d_k": 64}, cost)
         drawn = {"symbols": SYMBOLS, "pairs": PAIRS, "back": BACK, "length": LENGTH}
         for name, experiment in EXPERIMENTS.items():
             for seed in range(seeds):
