@@ -244,4 +244,6 @@ def report_line(report: Report, place: Progress, rate: float) -> dict:
 def bar_text(line: dict) -> dict[str, str]:
     "What the progress bar shows of a line."
     text = {"loss": f"{line['loss']:.3f}", "tok/s": f"{line['tokens_per_second']:,}"}
-    return text | ({"dev ppl": f"{line['dev_perplexity']:.2f}"} if "dev_perplexity" in line else {})
+    if "dev_perplexity" in line:
+        text["dev ppl"] = f"{line['dev_perplexity']:.2f}" if line["dev_perplexity"] < 1e4 else f"{line['dev_perplexity']:.0e}"
+    return text
