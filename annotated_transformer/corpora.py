@@ -439,7 +439,7 @@ def file_corpus(folder, src: str, tgt: str, train: list, dev: list | None = None
     check_paths(files)
     for path, language in (pair for paths in files.values() if len(paths) == 2 for pair in zip(paths, (src, tgt))):
         ending = Path(str(path).removesuffix(".gz")).suffix[1:]
-        if ending in ("en", "de", "fr") and ending != language:
+        if ending in ("en", "de", "fr") and ending != re.split("[-_]", language)[0]:
             raise InputError(f"{path}: ends in .{ending}, and its side's language is {language}: give the languages with --src and --tgt")
     held_out = {split: holdout for split in ("dev", "test") if split not in files}
     if held_out and holdout < 1:

@@ -41,7 +41,7 @@ def lines(path, bar=None) -> Iterator[str]:
         except (EOFError, gzip.BadGzipFile, zlib.error):
             raise InputError(f"{path}: the gzip file is damaged or cut after line {number:,}: fetch it anew") from None
     if number == 0:
-        raise InputError(f"{path} is empty: give a file with one sentence a line")
+        raise InputError(f"{path} is empty: give another file")
 
 # %% ../nbs/991_text_files.ipynb #e1e9fb69
 def check_file(path) -> Path:
@@ -54,7 +54,7 @@ def check_file(path) -> Path:
     if not os.access(path, os.R_OK):
         raise InputError(f"{path} cannot be read: check its permissions")
     if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty: give a file with one sentence a line")
+        raise InputError(f"{path} is empty: give another file")
     return path
 
 # %% ../nbs/991_text_files.ipynb #d5df1259

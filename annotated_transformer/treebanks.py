@@ -41,7 +41,7 @@ def penn_files(source) -> dict[str, list[Path]]:
             raise InputError(f"{source} has no section {', '.join(missing)} ({split}): give the folder of "
                              "the Penn Treebank's "
                              f"WSJ, with files wsj_{missing[0]}01.mrg ...; it has {len(found)} sections"
-                             + ", for which --corpus ptb-sample may do" * (set(found) <= {0, 1}))
+                             + (", for which --corpus ptb-sample may do" if found and set(found) <= {0, 1} else ""))
     return {split: [path for section in sections for path in found[section]]
             for split, sections in SECTIONS.items()}
 
@@ -49,7 +49,7 @@ def penn_files(source) -> dict[str, list[Path]]:
 def tree_files(source) -> list[Path]:
     "The .mrg and .tree files in and below a folder, sorted. Raises InputError if there is no such folder."
     if source is None or not Path(source).is_dir():
-        raise InputError(f"--source {source}: give the folder that holds the treebank's files")
+        raise InputError(f"{'--source' if source is None else source}: give the folder that holds the treebank's files")
     return sorted(path for path in Path(source).rglob("*") if re.search(r"\.(mrg|tree)(\.gz)?$", path.name))
 
 # %% ../nbs/715_treebanks.ipynb #10111575

@@ -254,7 +254,7 @@ def size_error(vocab_size: int, reason: str) -> InputError:
         return InputError(
             f"vocab_size {vocab_size}: the text yields at most {most[1]} symbols; give {most[1]} or fewer")
     if least := re.search(r"\d+ vs (\d+)", reason):
-        return InputError(f"vocab_size {vocab_size}: the characters of the text alone take {least[1]} symbols; "
+        return InputError(f"vocab_size {vocab_size}: the characters of the text and four special symbols take {least[1]}; "
                           f"give {least[1]} or more")
     if "empty" in reason or "all_chars_count" in reason:
         return InputError(

@@ -168,7 +168,7 @@ def translator_of(run: str | Path) -> translation.Translator:
     "The translator of a run. Raises InputError for a parser."
     found = translation.load(run)
     if found.run.config["data"].get("tgt") in (TREES, WORDED):
-        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split test`")
+        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`, or another split")
     return found
 
 # %% ../../nbs/370_evaluate.ipynb #4c028ec3
@@ -248,13 +248,16 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
     typed = [name for name, value in options.items() if value is not None]
     if (run is None) == ("translations" not in typed):
         raise InputError("give a run directory, or --translations FILE with --references FILE (and not both)")
-    wanted = {"references"} if run is None else {"references", "src"} & set(typed) and {"references", "src"}
+    if run is None:
+        wanted, unused = {"references"}, {"src", "data", "split", "beam_size", "alpha"}
+    elif {"src", "references"} & set(typed):
+        wanted, unused = {"src", "references"}, {"data", "split"}
+    else:
+        wanted, unused = set(), set()
     if missing := sorted(wanted - set(typed)):
         raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by "
                          "line"
                          + (", and --src is what they translate" if run else ""))
-    unused = ({"src", "data", "split", "beam_size", "alpha"} if run is None else {"data", "split"}
-              if "src" in typed else set())
     if others := [f"--{name.replace('_', '-')}" for name in typed if name in unused]:
         raise InputError(
             f"{', '.join(others)}: has no effect on {'--translations' if run is None else '--src'}: leave it "

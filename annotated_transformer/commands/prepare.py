@@ -7,6 +7,7 @@ __all__ = ['OF_THE_VOCABULARY', 'OBEYED', 'SIZES', 'TREEBANKS', 'CONFIGS', 'kind
            'text_corpus', 'treebank', 'vocabulary_of', 'learn_and_encode', 'aligned_text', 'prepare']
 
 # %% ../../nbs/350_prepare.ipynb #adbf4823
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -188,7 +189,7 @@ def prepare(
     Args:
         folder: the new folder that will hold all of it
         corpus: where the text comes from; "files" are your own, named by --train, --dev, --test; the last six are treebanks
-        source: a folder that holds the corpus already; downloaded where not given (ptb and craft must be given)
+        source: a folder that holds the corpus already; downloaded where not given (ptb, craft, genia and craft+genia must be given)
         src: language of the source side (en, unless given)
         tgt: language of the target side (de, unless given)
         train: two aligned text files, plain or .gz, or one tab-separated file
@@ -221,4 +222,4 @@ def prepare(
     make = treebank if corpus in TREEBANKS else aligned_text
     make(folder, corpus, vocab_size, overwrite, options)
     then = f"--from {vocabulary_from}" if vocabulary_from else f"--config {CONFIGS.get(corpus, 'parser-small')}"
-    say(f"Next: annotated-transformer train runs/{folder.name} --data {folder} {then}")
+    say(f"Next: annotated-transformer train {shlex.quote(f'runs/{folder.name}')} --data {shlex.quote(str(folder))} {then}")

@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['PRESETS', 'CHANGEABLE', 'preset_named', 'check_options', 'check_effect', 'configured', 'peak_rate', 'tell_rate',
            'differences', 'extended', 'corpus_of', 'existing', 'check_fit', 'beginning', 'opened', 'bleu_on_dev',
-           'give_up', 'configurations', 'train', 'average']
+           'give_up', 'configurations', 'say_next', 'train', 'average']
 
 # %% ../../nbs/361_train.ipynb #e8a53dd8
+import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice
@@ -37,6 +38,7 @@ from ..processes import process_group, rank, summed
 from ..training import check_limits, check_session, meta_model, open_data, start_run, training_config
 from ..training import train as train_run
 from ..translation import Translator
+from ..treebanks import TREES, WORDED
 from ..vocabulary import DECIDED, load_vocabulary, vocabulary_sizes
 
 # %% ../../nbs/361_train.ipynb #d537e8d5
@@ -251,6 +253,13 @@ def configurations() -> tuple[list[type], tuple[str, ...]]:
     "The dataclasses whose fields are options, those of all kinds of models and of training; and the fields that are none."
     return [*(architecture(kind).config for kind in kinds()), TrainingConfig], DECIDED
 
+# %% ../../nbs/361_train.ipynb #d77b2911
+def say_next(run: Run) -> None:
+    "Say which command scores a run: a parser has one of its own."
+    folder = shlex.quote(str(run.folder))
+    parser = run.config["data"].get("tgt") in (TREES, WORDED)
+    say("Next: annotated-transformer " + (f"parse {folder} --split dev" if parser else f"evaluate {folder}"))
+
 # %% ../../nbs/361_train.ipynb #87b2092c
 def train(
     folder: Path, /, *,
@@ -299,7 +308,7 @@ def train(
     with process_group():
         run = opened(folder, data, config, changes, from_, typed)
         if train_run(run, data, minutes, tokens, compile, tensorboard, bleu_on_dev(run, data)):
-            say(f"Next: annotated-transformer evaluate {folder}")
+            say_next(run)
         else:
             say(f"Stopped. Continue with: annotated-transformer train {folder}")
 
@@ -313,7 +322,7 @@ def average(run: Path, /, *, last: int | None = None, best: bool = False, data: 
 
     Args:
         run: a run directory
-        last: average so many of the newest checkpoints
+        last: how many of the newest checkpoints to average
         best: take the one whose development set was best
         data: the corpus that it was trained on, where that has moved
     """
@@ -324,4 +333,4 @@ def average(run: Path, /, *, last: int | None = None, best: bool = False, data: 
     found = average_again(
         opened, ParallelCorpus(corpus.folder, "dev") if "dev" in corpus.splits else None, last, best)
     say(", ".join(f"{name} {value:.5g}" for name, value in found.items()))
-    say(f"Next: annotated-transformer evaluate {run}")
+    say_next(opened)
