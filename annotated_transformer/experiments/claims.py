@@ -90,14 +90,14 @@ def value_at(claim: dict, records: dict[str, dict]) -> Found:
             used += [r["name"] for r in found]
     return Found(combined(verdicts), "; ".join(lines), tuple(dict.fromkeys(used)))
 
-# %% ../../nbs/905_judges.ipynb #1aecc2b2
+# %% ../../nbs/905_judges.ipynb #1aecc2b3
 def could_see(margins: Sequence[float], same: bool) -> str:
     "The difference that so many seeds would have seen about four times out of five; with `same`, the limit that two equal systems would have kept."
     freedom = len(margins) - 1
     power = t_quantile(freedom, 0.8 if same else 0.6)  # nearness can be missed on two sides
     return f"could {'show' if same else 'see'} {stdev(margins) / math.sqrt(len(margins)) * (t_quantile(freedom) + power):.2g}"
 
-
+# %% ../../nbs/905_judges.ipynb #1aecc2b2
 def difference(claim: dict, records: dict[str, dict]) -> Found:
     "Judge `margin`: better less worse above `least`, or within `within`; `fixed`: the worse has no seeds; `enough`: what both must reach."
     sides = [matching(records, claim[side]["record"]) for side in ("better", "worse")]

@@ -149,7 +149,7 @@ def kept_bytes(forward: Callable[[], Tensor | tuple]) -> int:
         _ = forward()
     return sum(kept.values())
 
-# %% ../../nbs/170_section_3_measured.ipynb #5627e8ac
+# %% ../../nbs/170_section_3_measured.ipynb #5627e8ae
 @torch.no_grad()
 def in_turns(ways: dict[str, Callable], x: Tensor, rounds: int) -> dict[str, list[float]]:
     "The seconds of each way of attention of `x` to itself, taken in turns; the first turn does not count."
@@ -160,7 +160,7 @@ def in_turns(ways: dict[str, Callable], x: Tensor, rounds: int) -> dict[str, lis
         seconds[name].append(time.perf_counter() - start)
     return {name: of[1:] for name, of in seconds.items()}
 
-
+# %% ../../nbs/170_section_3_measured.ipynb #5627e8ac
 def cost(lengths: Sequence[int] = (16, 64, 256), d_k: int = 64, rounds: int = 21) -> dict[str, float | list[dict]]:
     """Seconds of additive and of dot-product attention at each length (`updates`), bytes at the last, and the size of the
     softmax's derivative at d_k = 512.
