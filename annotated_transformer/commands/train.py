@@ -310,7 +310,7 @@ def train(
         if train_run(run, data, minutes, tokens, compile, tensorboard, bleu_on_dev(run, data)):
             say_next(run)
         else:
-            say(f"Stopped. Continue with: annotated-transformer train {folder}")
+            say(f"Stopped. Continue with: annotated-transformer train {shlex.quote(str(folder))}")
 
 # %% ../../nbs/361_train.ipynb #d77b2912
 def average(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:
