@@ -19,7 +19,7 @@ from itertools import repeat
 from pathlib import Path
 
 import annotated_transformer
-from .files import InputError, building, settle, write_json
+from .files import InputError, building, file_digest, settle, write_json
 from annotated_transformer.text_files import (
     Pair, check_paths, lines, progress, read_pairs, select_lines, two_files
 )
@@ -325,11 +325,17 @@ def build(folder, name: str, langs: tuple[str, str], recipe: dict, streams: dict
 
 # %% ../nbs/210_corpora.ipynb #788f735c
 def make_recipe(source: str, cleaning: Cleaning, files: dict[str, list] | None = None, **options) -> dict:
-    "Everything that a corpus depends on: the options, and the name, size and date of each file."
-    listed = {split: [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in map(Path, paths)]
-              for split, paths in (files or {}).items()}
+    "Everything that a corpus depends on: the options, and the name and digest of each file."
+    paths = {split: [Path(path) for path in some] for split, some in (files or {}).items()}
+    digests = {}
+    with progress(sum(path.stat().st_size for some in paths.values() for path in some), "B", "digests") as bar:
+        for split, some in paths.items():
+            digests[split] = []
+            for path in some:
+                digests[split].append([path.name, file_digest(path)])
+                bar.update(path.stat().st_size)
     version = annotated_transformer.__version__
-    return {"source": source, **options, **asdict(cleaning), "files": listed, "version": version}
+    return {"source": source, **options, **asdict(cleaning), "files": digests, "version": version}
 
 # %% ../nbs/210_corpora.ipynb #efcbe26b
 def existing(folder, recipe: dict, overwrite: bool) -> Corpus | None:

@@ -1,6 +1,7 @@
 """Corpora: what goes in is what comes out, and whatever is broken is said in one line and leaves nothing behind."""
 import gzip
 import json
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -330,6 +331,17 @@ def test_changed_files_are_noticed(tmp_path, good):
     out = tmp_path / "out"
     file_corpus(out, "en", "de", good, holdout=2)
     put_pairs(tmp_path, "good", PAIRS + PAIRS)
+    with pytest.raises(InputError, match="other files or options"):
+        file_corpus(out, "en", "de", good, holdout=2)
+
+
+def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):
+    out, path = tmp_path / "out", tmp_path / "good.en"
+    first, content = file_corpus(out, "en", "de", good, holdout=2), path.read_bytes()
+    os.utime(path, (0, 0))  # as a copy or a clone of the files leaves it
+    assert file_corpus(out, "en", "de", good, holdout=2) == first
+    path.write_bytes(b"X" + content[1:])
+    os.utime(path, (0, 0))
     with pytest.raises(InputError, match="other files or options"):
         file_corpus(out, "en", "de", good, holdout=2)
 
