@@ -54,8 +54,8 @@ Then, on text of your own (two files, line i of one the translation of line i of
   echo "A sentence." | annotated-transformer translate runs/mine
 
 annotated-transformer COMMAND --help explains the options of one, --version names the version. Each takes three more:
-  --device NAME   compute there: cpu, cuda, cuda:1, mps (a GPU where there is one, unless given)
-  --threads N     threads of the processor (all of its cores, unless given)
+  --device NAME   compute there: cpu, cuda, cuda:1, mps (default: a GPU where there is one)
+  --threads N     threads of the processor (default: all of its cores)
   --code FILE     Python code that is run first, for a kind of model of your own"""
 
 # %% ../nbs/340_command_line.ipynb #32f1d238

@@ -43,7 +43,7 @@ class TrainingConfig:
     dev_bleu: int = 0
     "sentences of the development set to translate greedily at each checkpoint, for their BLEU (0: none)"
     patience: int = 0
-    "stop after so many checkpoints without an improvement on the development set (0: never)"
+    "stop after this many checkpoints without an improvement on the development set (0: never)"
     clip_norm: float = 0.0
     "a gradient longer than this is shortened to it (0: off, as in the paper)"
     precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"

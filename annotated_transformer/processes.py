@@ -41,7 +41,7 @@ def choose_device(name: str) -> None:
 
 
 def choose_threads(count: int) -> None:
-    "Compute with so many threads of the processor from now on. Raises InputError for an impossible number."
+    "Compute with this many threads of the processor from now on. Raises InputError for an impossible number."
     if not 1 <= count <= 4096:
         raise InputError(f"--threads {count}: give a number from 1 to 4096")
     torch.set_num_threads(count)

@@ -397,7 +397,7 @@ def restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 # %% ../nbs/261_runs.ipynb #5505580f
 def ship(run: Run, folder: str | Path, bits: Literal[8, 16] = 16) -> None:
-    "Write what translation needs to `folder`, at so many bits per weight, as in the package's `pretrained/`."
+    "Write what translation needs to `folder`, at this many bits per weight, as in the package's `pretrained/`."
     from safetensors.torch import save
 
     folder, weights = Path(folder), run.weights()

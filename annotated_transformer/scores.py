@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 
 def counted(metric, translations: Sequence[str], references: Sequence[str], samples: int) -> Score:
-    "The score by one of sacreBLEU's metrics, with an interval from so many bootstrap `samples` (0: none)."
+    "The score by one of sacreBLEU's metrics, with an interval from this many bootstrap `samples` (0: none)."
     if len(translations) != len(references) or not references:
         raise InputError(f"{len(translations):,} translations and {len(references):,} references: "
                          "the same number, at least one, is needed")
@@ -187,7 +187,7 @@ def score(
 ) -> dict[str, Score]:
     """sacrebleu and chrf; if Moses has rules for `language`, also bleu_moses and (compounds split) bleu_paper.
 
-    Each has an interval from so many bootstrap `samples` (0: none). Raises InputError where the texts differ in
+    Each has an interval from this many bootstrap `samples` (0: none). Raises InputError where the texts differ in
     length.
     """
     from tqdm import tqdm

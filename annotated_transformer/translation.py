@@ -108,7 +108,7 @@ def beginnings(prefix: str | Sequence[Beginning], encoded: list[list[int]], voca
 
 # %% ../nbs/320_translation.ipynb #860bb82c
 def batches(src: list[list[int]], tgt: list[list[int]], tokens: int) -> list[np.ndarray]:
-    "The indices of sentence pairs of similar lengths, in batches of about so many tokens."
+    "The indices of sentence pairs of similar lengths, in batches of about this many tokens."
     return batch_indices(*(np.array([len(ids) for ids in side], dtype=np.int64) for side in (src, tgt)), tokens)
 
 

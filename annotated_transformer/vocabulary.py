@@ -68,7 +68,7 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] 
     """SentencePiece's model of `vocab_size` symbols, learned from `lines`.
 
     Each word in `whole` is one symbol, whatever it is made of. With `byte_fallback`, 256 symbols stand for bytes, and
-    no character is unknown. Raises InputError where the text does not yield so many symbols, or has more characters.
+    no character is unknown. Raises InputError where the text yields fewer symbols, or has more characters.
     """
     import sentencepiece
     content, ids = io.BytesIO(), dict(pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END)
@@ -152,7 +152,7 @@ def alphabet(lines: Sequence[str]) -> list[str]:
 def word_piece_model(lines: Iterable[str], vocab_size: int) -> bytes:
     """A tokenizer's file with `vocab_size` symbols, learned from `lines`.
 
-    Raises InputError where the text does not yield so many symbols, or has more characters.
+    Raises InputError where the text yields fewer symbols, or has more characters.
     """
     trainers = needs("tokenizers", "corpora").trainers
     lines = [spaced(line) for line in lines]

@@ -38,7 +38,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
 
     Args:
         folder: where data, run and picture go; a demo that was stopped is continued
-        steps: updates (900, unless given)
+        steps: updates (default: 900)
     """
     given = {} if steps is None else {"steps": steps}
     model, training = preset_named("tiny")

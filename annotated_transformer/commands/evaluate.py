@@ -221,11 +221,11 @@ def evaluate(
         translations: a file of translations, instead of a run
         references: what is right, line by line, for --translations or --src
         src: sources in a file of your own, for a run to translate, instead of a split
-        data: a corpus made by `prepare` (the one that the run was trained on, unless given)
-        split: which part of the corpus (dev, unless given)
-        language: the references' language: how the paper's BLEU cuts words (the run's, or text.de's "de", unless given)
-        beam_size: hypotheses kept at each step (4, unless given)
-        alpha: exponent of the length penalty (0.6, unless given)
+        data: a corpus made by `prepare` (default: the one that the run was trained on)
+        split: which part of the corpus (default: dev)
+        language: the references' language: how the paper's BLEU cuts words (default: the run's, or text.de's "de")
+        beam_size: hypotheses kept at each step (default: 4)
+        alpha: exponent of the length penalty (default: 0.6)
         against: another run, or a file of its translations of the same lines: the difference, and whether it may be chance
         json: write JSON instead of a table
         record: write a result record to this file; of a run, its own with the scores added

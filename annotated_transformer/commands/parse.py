@@ -76,13 +76,13 @@ def parse(
 
     Args:
         run: a run directory of a parser
-        file: a text file with one sentence per line (standard input, unless given)
+        file: a text file with one sentence per line (default: standard input)
         tokenized: sentences are already split into words, separated by blanks
         beam_size: hypotheses kept at each step (1: greedy)
         alpha: exponent of the length penalty (0: none)
         strict: a sentence of more symbols than the longest in training is an error instead of a warning
         split: a development or test set to parse and score
-        data: the corpus with that split (unless given, the one that the run was trained on)
+        data: the corpus with that split (default: the one that the run was trained on)
         record: write a result record with the split's scores to this file
     """
     check_search(beam_size, alpha)

@@ -190,25 +190,25 @@ def prepare(
         folder: the new folder that will hold all of it
         corpus: where the text comes from; "files" are your own, named by --train, --dev, --test; the last six are treebanks
         source: a folder that holds the corpus already; downloaded where not given (ptb, craft, genia and craft+genia must be given)
-        src: language of the source side (en, unless given)
-        tgt: language of the target side (de, unless given)
+        src: language of the source side (default: en)
+        tgt: language of the target side (default: de)
         train: two aligned text files, plain or .gz, or one tab-separated file
-        dev: the same for development (held out from --train, unless given)
-        test: the same for testing (held out from --train, unless given)
+        dev: the same for development (default: held out from --train)
+        test: the same for testing (default: held out from --train)
         sources: a TOML file that names many sources, each with a weight, in place of --train, --dev and --test
-        vocab_size: symbols in the shared vocabulary, or in each of two (a usual number for the corpus, unless given)
+        vocab_size: symbols in the shared vocabulary, or in each of two (default: a usual number for the corpus)
         vocabulary: byte pairs (the paper's EN-DE; the default) or word pieces (its EN-FR)
         byte_fallback: with byte pairs, spell a character that training has not seen by its bytes: nothing is unknown
         separate_vocabularies: learn one vocabulary for each language, for languages of different letters (the paper's EN-DE shares one)
         vocabulary_from: take the vocabulary of a run, or of weights that ship, to train on from there (see train --from)
-        holdout: source sentences held out where --dev or --test is not given (1000, unless given)
-        max_words: a longer training line is left out (250, unless given)
-        max_ratio: so is one whose side is so many times longer than the other (9, unless given)
+        holdout: source sentences held out where --dev or --test is not given (default: 1000)
+        max_words: a longer training line is left out (default: 250)
+        max_ratio: so is one with a side this many times longer than the other (default: 9)
         strict: odd training lines are errors instead of being left out and counted
         drop_overlap: leave out training pairs that share a sentence with dev or test (counted in any case)
-        leaves: what stands for a word in a treebank's sequences: XX (unless given), its tag, or the word itself
+        leaves: what stands for a word in a treebank's sequences: XX (default), its tag, or the word itself
         extra: a file of trees that a machine parsed, to be mixed into a treebank's training text
-        extra_weight: what one of those counts beside one of the treebank's (1, unless given)
+        extra_weight: what one of those counts beside one of the treebank's (default: 1)
         overwrite: replace a corpus that the folder holds, or begin anew
     """
     options = {name: value for name, value in locals().items()

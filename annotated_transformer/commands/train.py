@@ -286,11 +286,11 @@ def train(
         config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, parser-small,
             rival-transformer, or a kind of model: recurrent, deep-att, convolutional, bytenet,
             mixture-of-experts, or with the training of its own paper recurrent-own, convolutional-own,
-            bytenet-own, or a TOML, YAML or JSON file (small, unless given); further options change single
+            bytenet-own, or a TOML, YAML or JSON file (default: small); further options change single
             values
         from_: begin with the weights of another run, of weights that ship, or of a safetensors file
-        minutes: stop after so many minutes, leaving a run that continues
-        device_tokens: an update of more positions a side and process is made in parts (32768, unless given; less: less memory)
+        minutes: stop after this many minutes, leaving a run that continues
+        device_tokens: an update of more positions a side and process is made in parts (default: 32768; less: less memory)
         compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
         tensorboard: write the report as TensorBoard's event files too
         abandon: why the run is given up: it leaves a record that says so, and is not trained any further

@@ -226,7 +226,7 @@ def translate(
           (standard input where not given)
         beam_size: hypotheses kept at each step (1: greedy)
         alpha: exponent of the length penalty (0: none)
-        nbest: so many translations a line, with their scores (no more than beam_size)
+        nbest: this many translations a line, with their scores (no more than beam_size)
         scores: write the score of each translation, and of each of its symbols
         strict: a line longer than any in training, or with characters that the vocabulary lacks, is an error instead of a warning
         batch_tokens: symbols of the sentences that are searched together (less: less memory)

@@ -134,7 +134,7 @@ def by_distance(kind: Literal["by_distance", "by_distance_longer"] = "by_distanc
     Args:
         kind: by_distance: equally much training; by_distance_longer: compared where they are equally good
         data: the grammar's corpus, made by `prepare --corpus grammar`
-        minutes: stop after so many minutes
+        minutes: stop after this many minutes
         sentences: how many each model translates at the end; at each checkpoint a fifth as many
         folder: where run directories lie
         out: where records go

@@ -368,7 +368,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         Args:
             out: folder for the tables
-            records: folder of the records (nbs/results of the checkout, unless given)
+            records: folder of the records (default: nbs/results of the checkout)
         """
         known, every = finished(read_records(records)), read_claims()["claim"]
         found = judge_all(every, known, records)

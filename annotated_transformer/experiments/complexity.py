@@ -503,7 +503,7 @@ def complexity(out: Path = Path("nbs/results"), device: str = "",
 
     Args:
         out: folder for the records
-        device: cpu or cuda (a GPU where there is one, unless given)
+        device: cpu or cuda (default: a GPU where there is one)
         widths: the vectors' sizes d, multiples of 8
         batch: sequences in a batch
         rounds: how often each is measured, taking turns

@@ -60,7 +60,7 @@ def progress(run: Run) -> dict:
 
 
 def trained_for(run: Run, minutes: float) -> Run:
-    "Train until the run has used so many minutes, over all sessions."
+    "Train until the run has used this many minutes, over all sessions."
     used = progress(run)["seconds"] / 60
     if used < minutes:
         train(run, minutes=minutes - used)

@@ -120,7 +120,7 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
         steps: updates
         warmup_steps: of equation 3
         rate: the factor before equation 3
-        float32: compute the products in float32 (in bfloat16, unless given)
+        float32: compute the products in float32 (default: bfloat16)
         every: updates from one measurement to the next
         out: folder for the records
     """

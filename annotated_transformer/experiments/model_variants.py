@@ -160,7 +160,7 @@ def model_variants(data: Path = Path("data/multi30k"), minutes: float | None = N
 
     Args:
         data: Multi30k, English-German, made by `prepare`
-        minutes: stop after so many minutes
+        minutes: stop after this many minutes
         folder: where run directories lie
         sweep: where those of `annotated-transformer sweep` lie
         out: where records go

@@ -478,11 +478,11 @@ def main(argv: list[str] | None = None) -> None:
           python -m annotated_transformer.experiments.parsing_runs craft_tenth --data treebanks --minutes 60
 
         Args:
-            names: which runs (all, those for two cores, unless given)
+            names: which runs (default: all those for two cores)
             data: folder that holds treebank_craft, treebank_genia and treebank_ptb_sample
             folder: where corpora and runs are kept
             out: folder for the records
-            minutes: stop after so many minutes
+            minutes: stop after this many minutes
             seed: for the weights, the dropout and the order of the data
             scale: make everything smaller, to try it out
         """

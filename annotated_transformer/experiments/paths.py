@@ -409,9 +409,9 @@ def paths(model: str | None = None, seed: int | None = None, minutes: float | No
       python -m annotated_transformer.experiments.paths --model self-attention --seed 0
 
     Args:
-        model: one of the models of the rules (all, unless given)
-        seed: one of the seeds of the rules (all, unless given)
-        minutes: stop after so many minutes
+        model: one of the models of the rules (default: all)
+        seed: one of the seeds of the rules (default: all)
+        minutes: stop after this many minutes
         folder: where unfinished work is kept
         out: where records go
     """

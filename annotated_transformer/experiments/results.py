@@ -359,7 +359,7 @@ def main(argv: Iterable[str] | None = None) -> None:
 
         Args:
             out: folder for the tables
-            records: folder of the records (nbs/results of the checkout, unless given)
+            records: folder of the records (default: nbs/results of the checkout)
         """
         written = write_tables(all_tables(finished(read_records(records))), out, records)
         print(f"{len(written)} files in {out}")

@@ -503,7 +503,7 @@ def rivals_measured(
           long; unsmoothed: trials without label smoothing; plain_vectors: trials without the factor of section 3.4
         data_de: Multi30k, English-German, made by `prepare`
         data_fr: the same, English-French
-        minutes: stop after so many minutes; the same command resumes
+        minutes: stop after this many minutes; the same command resumes
         device: for throughput
         folder: where run directories lie
         out: where records go

@@ -149,7 +149,7 @@ def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path
         run: a run directory
         out: folder for the record
         data: the corpus that it was trained on, if it has moved
-        sentences: at most so many, evenly spread over the development set
+        sentences: at most this many, evenly spread over the development set
     """
     measure_settings(run, out, data, sentences)
     print(f"Next: read {out}/settings_{run.resolve().name}.json, or execute this chapter again",

@@ -23,7 +23,7 @@ from ..records import make_record, run_program, write_record
 
 # %% ../../nbs/170_section_3_measured.ipynb #f6632f33
 def learned(model: nn.Module, batch: Callable[[], tuple[Tensor, Tensor]], steps: int, rate: float = 0.003) -> float:
-    "The accuracy of `model` on fresh batches of (input, answers), after so many steps of Adam."
+    "The accuracy of `model` on fresh batches of (input, answers), after that many steps of Adam."
     adam = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98))
     for _ in range(steps):
         inputs, answers = batch()

@@ -100,7 +100,7 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
         name: what the tables call the sources that are left out
         steps: updates in all
         seed: of the weights, the dropout and the order of the data
-        minutes: stop after so many minutes; the same command resumes
+        minutes: stop after this many minutes; the same command resumes
         folder: where corpora and runs are kept
         out: folder for the record
     """

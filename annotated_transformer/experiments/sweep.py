@@ -404,10 +404,10 @@ def sweep(
     Args:
         rows: names in Table 3 (base, A1, ..., E, big) or AOP1 and AOP2 of the appendix; all, if none is named
         scale: full: the paper's sizes, WMT 2014; small: a quarter, Multi30k; tiny: for tests, the grammar
-        data: the scale's corpus, made by `prepare` (unless given, data/wmt14, data/multi30k or data/grammar)
+        data: the scale's corpus, made by `prepare` (default: data/wmt14, data/multi30k or data/grammar)
         seeds: for each row; the verdicts need their spread
-        jobs: rows at the same time (unless given, one for each GPU, or one)
-        minutes: stop after so many minutes
+        jobs: rows at the same time (default: one for each GPU, or one)
+        minutes: stop after this many minutes
         folder: where run directories and logs go
         out: where records go
     """

@@ -96,7 +96,7 @@ def set_embedding(spec, model: Transformer) -> None:
 def specification(model: Transformer, symbols: list[str], positions: int, source: list[str] | None = None):
     """CTranslate2's `TransformerSpec` of a model, with all weights and the names of symbols (and of the `source`'s).
 
-    Sinusoids are written for so many `positions`. Raises InputError for a model that CTranslate2 has no layers
+    Sinusoids are written for `positions` positions. Raises InputError for a model that CTranslate2 has no layers
     for.
     """
     from ctranslate2.specs import TransformerSpec

@@ -270,7 +270,7 @@ def main(argv: list[str] | None = None) -> None:
             run: a trained run, of any kind of model
             folder: the new run
             data: the prepared corpus, if it has moved
-            minutes: stop after so many minutes
+            minutes: stop after this many minutes
             record: also write the result record to this file at the end
         """
         check_tuning(tuning := Tuning(**changes), minutes, record)
