@@ -27,16 +27,23 @@ def word_places(symbols: Sequence[str]) -> list[list[int]]:
     """The places of each word's pieces in `symbols`. Special symbols are words; an unknown character is
     part of one.
     """
+    def kind_of(symbol: str) -> str | None:
+        bare = symbol.replace(WORD_START, "")
+        if symbol in SPECIALS.values():
+            return "special"
+        if bare in ("", UNKNOWN_MARK):
+            return None
+        return "letters" if bare[0].isalnum() else "others"
+
     words, last = [], None
     for i, symbol in enumerate(symbols):
-        bare = symbol.replace(WORD_START, "")
-        special = symbol in SPECIALS.values()
-        kind = symbol if special else bare[:1].isalnum() if bare not in ("", UNKNOWN_MARK) else None
-        if not words or symbol.startswith(WORD_START) or special or (None not in (kind, last) and kind != last):
+        kind = kind_of(symbol)
+        changes = None not in (kind, last) and kind != last
+        if not words or symbol.startswith(WORD_START) or kind == "special" or changes:
             words.append([])
             last = None
         words[-1].append(i)
-        last = last if kind is None else kind
+        last = kind or last
     return words
 
 

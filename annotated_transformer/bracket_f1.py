@@ -260,7 +260,7 @@ RARE = 3  # a word that was seen less often also counts as its shape
 
 def shape(word: str) -> str:
     "What we can see of an unknown word: its last two letters, a capital, a digit, a hyphen."
-    kinds = "C" * word[:1].isupper() + "9" * any(c.isdigit() for c in word) + "-" * ("-" in word)
+    kinds = ("C" if word[:1].isupper() else "") + ("9" if any(c.isdigit() for c in word) else "") + ("-" if "-" in word else "")
     return f"\0{kinds}/{word[-2:].lower() if word[-2:].isalpha() else ''}"
 
 

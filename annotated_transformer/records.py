@@ -51,7 +51,7 @@ def hardware() -> str:
     except (OSError, StopIteration):
         pass
     threads = torch.get_num_threads()
-    return f"{name} ({torch.backends.cpu.get_cpu_capability()}), {threads} thread{'s' * (threads > 1)}"
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()}), {threads} thread{'s' if threads > 1 else ''}"
 
 
 def versions() -> dict[str, str]:
@@ -79,7 +79,7 @@ def revision() -> str:
         changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!nbs/results"]).stdout.strip()
     except OSError:  # a checkout on a machine without git
         return __version__
-    return (commit + "-dirty" * bool(changed)) or __version__
+    return (commit + ("-dirty" if changed else "")) or __version__
 
 # %% ../nbs/960_records.ipynb #02940323
 def now() -> str:
@@ -92,7 +92,8 @@ def add_line(path: Path, line: dict) -> None:
     with open(path, "ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
-            file.write(b"\n" * (file.read(1) != b"\n"))
+            if file.read(1) != b"\n":
+                file.write(b"\n")
         file.write(json.dumps(line).encode() + b"\n")
 
 

@@ -394,7 +394,7 @@ def check_positions(model: Any, corpus: Corpus) -> None:
         longest = int(Sequences(path).lengths().max())
         if longest > most_positions(model):
             raise InputError(f"max_length {model.max_length}: a sentence of {path} has {longest} symbols: "
-                             f"give {longest} or more" + ", or sinusoidal positions" * hasattr(model, "positions"))
+                             f"give {longest} or more" + (", or sinusoidal positions" if hasattr(model, "positions") else ""))
 
 # %% ../nbs/271_training.ipynb #7be0c6f3
 def check_memory(model: nn.Module) -> None:

@@ -74,7 +74,7 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
     if name in ("craft", "craft+genia"):  # other treebanks may lie beside it
         files = [path for path in files if ".tree" in path.suffixes] or files
     if len(files) < 10:
-        raise InputError(f"{source} has {len(files)} file{'s' * (len(files) != 1)} with trees: give a folder with 10 or more (.mrg or "
+        raise InputError(f"{source} has {len(files)} file{'' if len(files) == 1 else 's'} with trees: give a folder with 10 or more (.mrg or "
                          ".tree), to be split by file")
     split = {split: [path for i, path in enumerate(files) if split_of(i) == split] for split in SECTIONS}
     return split | ({"blocks": genia} if name == "craft+genia" else {})

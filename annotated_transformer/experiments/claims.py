@@ -317,7 +317,8 @@ def was_busy(record: dict) -> bool:
 
 def marks(claim: dict, used: Sequence[dict]) -> str:
     "A dagger where a record is older than the rule for records, a double one where the clock ran on a busy machine."
-    return "†" * any(map(is_older, used)) + "‡" * (by_the_clock(claim) and any(map(was_busy, used)))
+    busy = by_the_clock(claim) and any(map(was_busy, used))
+    return ("†" if any(map(is_older, used)) else "") + ("‡" if busy else "")
 
 # %% ../../nbs/905_judges.ipynb #c1c32759
 def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records: dict[str, dict] | None = None) -> ResultTable:

@@ -51,7 +51,7 @@ def rows_of(name: str, record: dict) -> list[tuple[str, float, str]]:
         pcfg = "test" if "f1_pcfg/test" in metrics else "test_12"
         return [("right branches", metrics["f1_right/test"], where),
                 ("counted grammar (PCFG)", metrics[f"f1_pcfg/{pcfg}"],
-                 where + ", 12 words at most" * (pcfg == "test_12"))]
+                 where + (", 12 words at most" if pcfg == "test_12" else ""))]
     others = {"test_long": f"{where}, longer than any in training", "test_genia": "GENIA, every tenth block"}
     splits = [key.split("/")[1] for key in metrics if key.startswith("f1/test")]
     return [(parser_name(record), metrics[f"f1/{split}"], others.get(split, where))

@@ -127,7 +127,7 @@ OWN_ROWS = {"GNMT, before RL": "recurrent", "GNMT, before RL, three seeds togeth
 
 def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=lambda x: f"{x:.1f}") -> Cell:
     "A number of a system's runs on Multi30k: `test/...` is of the records on the test set, anything else of the trainings'."
-    kind, name = key.partition("/")[0] == "test", system + "_fr" * (tgt == "fr")
+    kind, name = key.partition("/")[0] == "test", system + ("_fr" if tgt == "fr" else "")
     wanted = re.compile(rf"rival_{'test_' * kind}{re.escape(name)}(_seed\d+)?")
     found = [r for of, r in records.items() if wanted.fullmatch(of)]
     if not found:

@@ -151,7 +151,7 @@ class Job:
     def name(self) -> str:
         if self.trial:
             return f"{self.of}_trial_{self.system.name}_{self.settings}"
-        return f"{self.of}_{self.system.name}{'_fr' * (self.tgt == 'fr')}_seed{self.seed}"
+        return f"{self.of}_{self.system.name}{'_fr' if self.tgt == 'fr' else ''}_seed{self.seed}"
 
 # %% ../../nbs/481_rivals_measured.ipynb #d3bbb4d8
 def trial_jobs(rules: Rules, system: System) -> list[Job]:
@@ -312,7 +312,7 @@ def scorings(rules: Rules, system: System, tgt: str) -> list[Scoring]:
     if not (rules.test_set and system.test):
         return []
     names, of = [job.name for job in run_jobs(rules, system, tgt)], rules.name
-    joint = f"{of}_ensemble_{system.name}{'_fr' * (tgt == 'fr')}"
+    joint = f"{of}_ensemble_{system.name}{'_fr' if tgt == 'fr' else ''}"
     ensembles = [Scoring(joint, names, tgt, "dev")] if len(names) > 1 else []
     single = [Scoring(name, [name], tgt, rules.test_set) for name in names]
     tests = [s._replace(name=s.name.replace(f"{of}_", f"{of}_test_", 1), split=rules.test_set)
