@@ -61,8 +61,15 @@ def decoded(lines: Sequence[bytes], first: int, name: str) -> tuple[list[str], I
 
 # %% ../../nbs/380_translate.ipynb #636ef743
 def unknown_characters(translator: translation.Translator, text: str) -> list[str]:
-    "The characters of `text` that the vocabulary lacks: the model sees no more than that something was there."
-    return [c for c in dict.fromkeys(text) if not c.isspace() and UNKNOWN in translator.encode([c])[0]]
+    """The characters of `text` that the vocabulary lacks: the model sees no more than that something was there.
+
+    Word pieces may know a character alone and not within a word; then the word stands for it.
+    """
+    found = []
+    for word in text.split():
+        if UNKNOWN in translator.encode([word])[0]:
+            found += [c for c in word if UNKNOWN in translator.encode([c])[0]] or [word]
+    return [part if part.isprintable() else ascii(part)[1:-1] for part in dict.fromkeys(found)]
 
 
 def check_lines(translator: translation.Translator, texts: list[str], first: int, name: str,
