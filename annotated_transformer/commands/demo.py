@@ -7,6 +7,8 @@ __all__ = ['make_room', 'demo', 'show_translations']
 
 # %% ../../nbs/390_demo.ipynb #1e577dc9
 import os
+import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +54,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     run = opened(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data):
-        say(f"Stopped. Continue with: annotated-transformer demo {folder}")
+        say(f"Stopped. Continue with: annotated-transformer demo {shlex.quote(str(folder))}")
         return
     say("3/4  Translating sentences that it has never seen")
     translator = load(run_folder)
@@ -61,9 +63,11 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     sentence = next(Corpus.open(data).pairs("test"))[0]
     picture = head_view(translator, sentence, stack="cross").save(folder / "attention.svg")
     print(f"The attention picture: {picture}\n\nNext:\n"
-          f"  echo '{sentence}' | annotated-transformer translate {run_folder}\n"
-          "  make lab   # the chapters, in JupyterLab\n"
-          "(After `source .venv/bin/activate` your shell knows `annotated-transformer`.)")
+          f"  echo {shlex.quote(sentence)} | annotated-transformer translate {shlex.quote(str(run_folder))}")
+    if Path("settings.ini").exists():  # in a checkout of the project
+        print("  make lab   # the chapters, in JupyterLab")
+    if not shutil.which("annotated-transformer"):
+        print("(After `source .venv/bin/activate` your shell knows `annotated-transformer`.)")
 
 # %% ../../nbs/390_demo.ipynb #bbf23737
 def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float]:

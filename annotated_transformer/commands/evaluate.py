@@ -10,6 +10,7 @@ __all__ = ['LABELS', 'summary', 'score_table', 'known_language', 'name_and_endin
 # %% ../../nbs/370_evaluate.ipynb #f1e3f7eb
 import os
 import re
+import shlex
 import time
 from contextlib import nullcontext
 from json import dumps
@@ -239,7 +240,7 @@ def evaluate(
     else:
         found = evaluate_run(run, src, references, data, split or "dev", language, search, record, against)
     print(dumps(found, indent=1, ensure_ascii=False) if json else score_table(found))
-    say(f'Next: echo "A sentence." | annotated-transformer translate {run}' if run else
+    say(f'Next: echo "A sentence." | annotated-transformer translate {shlex.quote(str(run))}' if run else
         "Next: score another file against the same references; a difference within these ranges may be chance")
 
 # %% ../../nbs/370_evaluate.ipynb #3ac8dcda
