@@ -186,7 +186,7 @@ def open_session(run: Run, data: str | Path | None, minutes: float | None, compi
 # %% ../nbs/271_training.ipynb #0f22005d
 @contextlib.contextmanager
 def what_goes_wrong(run: Run) -> Iterator[None]:
-    "Within the block, numbers that are not finite and errors of the disk become an InputError of one line."
+    "Within the block, numbers that are not finite and errors of disk and compiler become an InputError of one line."
     try:
         yield
     except NotFinite as error:
@@ -196,6 +196,11 @@ def what_goes_wrong(run: Run) -> Iterator[None]:
         raise InputError(f"{error.filename or run.folder}: {error.strerror or error}: earlier checkpoints are "
                          "intact; mend this, and continue with "
                          f"`annotated-transformer train {run.folder}`") from error
+    except RuntimeError as error:
+        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+            raise
+        raise InputError("--compile: the compiler failed or was stopped: continue with "
+                         f"`annotated-transformer train {run.folder}`, with or without --compile") from error
 
 # %% ../nbs/271_training.ipynb #10acc253
 def check_limits(minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:

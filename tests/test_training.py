@@ -438,6 +438,19 @@ def test_a_compiler_that_is_not_there(data, tmp_path, monkeypatch):
     assert not run.checkpoints()
 
 
+def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
+    from torch._inductor.exc import CppCompileError  # what a Ctrl-C within g++ leads to
+
+    def fail(*_, **__):
+        raise CppCompileError(["g++"], "killed")
+
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    monkeypatch.setattr("annotated_transformer.training.loop", fail)
+    with pytest.raises(InputError, match="compiler failed or was stopped.*with or without --compile"):
+        train(run)
+
+
+
 def test_two_trainings_of_one_run(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     with run.lock():
