@@ -20,6 +20,9 @@ print(hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexd
 """
 
 
+TOGETHER = pytest.mark.xdist_group("sets of the grammar")  # one process draws them for all of these
+
+
 @pytest.fixture(scope="module")
 def sets():
     return splits()
@@ -31,6 +34,7 @@ def test_lengths_that_leave_a_set_empty(max_words):
         splits(train=1, dev=1, test=1, test_long=1, max_words=max_words)
 
 
+@TOGETHER
 def test_full_splits(sets):
     assert {split: len(some) for split, some in sets.items()} == {"train": 40_000, "dev": 1_000, "test": 1_000, "test_long": 500}
     everything = [example for some in sets.values() for example in some]
@@ -38,6 +42,7 @@ def test_full_splits(sets):
     assert min(map(n_words, sets["test_long"])) > max(n_words(e) for split in ("train", "dev", "test") for e in sets[split])
 
 
+@TOGETHER
 def test_words_of_the_test_sets_are_known(sets):
     "What the test sets ask for was to be learned: every word form of theirs is in training, nearly all several times."
     for side in ("src_tokens", "tgt_tokens"):
@@ -57,12 +62,14 @@ def test_the_same_in_another_process_and_for_good():
         assert made.stdout.strip() == digest
 
 
+@TOGETHER
 def test_every_sentence_is_unambiguous(sets):
     for example in sets["test"][:40] + sets["test_long"][:10]:
         derivations = parse(example.src)
         assert [realise(derivation) for derivation in derivations] == [example]
 
 
+@TOGETHER
 def test_structure_survives_json(sets):
     from dataclasses import asdict
     example = next(e for e in sets["test_long"] if e.dependencies and e.antecedents)

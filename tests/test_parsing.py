@@ -529,6 +529,9 @@ def session(data, folder, **options):
     return parsing_runs.Session(data, folder / "runs", folder / "results", scale=0.002, **options)
 
 
+TOGETHER = pytest.mark.xdist_group("measured parsers")  # one process trains for all of these
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, treebanks):
     folder = tmp_path_factory.mktemp("runs")
@@ -536,6 +539,7 @@ def measured(tmp_path_factory, treebanks):
     return folder
 
 
+@TOGETHER
 def test_every_run_leaves_a_record(measured):
     found = {path.stem: json.loads(path.read_text()) for path in (measured / "results").iterdir()}
     assert set(found) == {f"parsing_{name}" + "_seed0" * (name in parsing_runs.EXPERIMENTS) for name in parsing_runs.ON_TWO_CORES}
@@ -565,6 +569,7 @@ def test_every_run_leaves_a_record(measured):
     assert of("ptb_sample_after_craft")["metrics"]["steps"] > of("craft")["metrics"]["steps"]
 
 
+@TOGETHER
 def test_the_baselines_parse_every_sentence_of_every_length(measured):
     record = json.loads((measured / "results" / "parsing_baselines_craft_genia.json").read_text())
     craft = json.loads((measured / "results" / "parsing_craft_genia_seed0.json").read_text())
@@ -575,18 +580,21 @@ def test_the_baselines_parse_every_sentence_of_every_length(measured):
     assert words["tgt_words"] > words["src_words"]
 
 
+@TOGETHER
 def test_again_nothing_is_done(measured, treebanks):
     before = {path: path.stat().st_mtime_ns for path in measured.rglob("*") if path.suffix in (".json", ".safetensors", ".trees")}
     assert parsing_runs.runs(["all"], session(treebanks, measured))
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@TOGETHER
 def test_another_seed_has_a_record_of_its_own(measured, treebanks):
     assert parsing_runs.runs(["craft_tenth"], session(treebanks, measured, seed=1))
     first, second = (json.loads((measured / "results" / f"parsing_craft_tenth_seed{i}.json").read_text()) for i in (0, 1))
     assert second["seed"] == 1 and second["weights"] != first["weights"] and second["chosen"] == first["chosen"]
 
 
+@TOGETHER
 def test_records_beside_the_papers_table(measured):
     found = {name: json.loads((measured / "results" / f"parsing_{name}.json").read_text())
              for name in ("grammar_small_seed0", "craft_genia_seed0", "baselines_craft")}

@@ -71,7 +71,7 @@ def unknown_characters(translator: translation.Translator, text: str) -> list[st
             found += [c for c in word if UNKNOWN in translator.encode([c])[0]] or [word]
     return [part if part.isprintable() else ascii(part)[1:-1] for part in dict.fromkeys(found)]
 
-
+# %% ../../nbs/380_translate.ipynb #38d93ed2
 def check_lines(translator: translation.Translator, texts: list[str], first: int, name: str,
                 strict: bool) -> tuple[int, InputError | None]:
     "How many of `texts` to translate, and the error for the next; without `strict`, all, some with a warning."
