@@ -233,6 +233,14 @@ def test_trials_without_smoothing_differ_in_the_smoothing_alone():
     assert set(without.systems) == set(RULES.systems) and all("_trial_" in step.name for step in module.steps(without))
 
 
+def test_wider_rates_differ_in_the_trials_alone():
+    wider, three = module.read_rules("wider_rates"), ("transformer", "recurrent", "convolutional")
+    first = module.read_rules()
+    assert (wider.training, wider.search, wider.test_set) == (first.training, first.search, first.test_set)
+    assert set(wider.trials["peaks"]) > {1e-3, 2e-3} and wider.trials["warmup_steps"] == first.training["warmup_steps"]
+    assert wider.systems == {name: first.systems[name]._replace(own=None, seeds={"de": [0, 1, 2]}) for name in three}
+
+
 def test_trials_with_plain_vectors_differ_in_the_vectors_alone():
     plain = module.read_rules("plain_vectors")
     assert plain.trials | {"peaks": RULES.trials["peaks"]} == RULES.trials and set(plain.trials["peaks"]) < set(RULES.trials["peaks"])
