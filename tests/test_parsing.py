@@ -766,7 +766,7 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
         (["prepare", tmp_path / "d", "--corpus", "ptb"], ["--source"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra", tmp_path / "no"], ["no"]),
         (["prepare", tmp_path / "d", "--corpus", "grammar", "--extra", tmp_path / "no"], ["--extra", "--corpus grammar"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["vocab_size 20"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["beam size 0"]),
         (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),

@@ -306,7 +306,7 @@ def test_wrong_names_and_options_are_one_line(trained, data, code, tmp_path, cap
     fails(["train", tmp_path / "other", "--data", data, "--config", "bag", "--code", code, "--compile"], capsys, "--compile")
     fails([*begin, "--config", "bag", "--code", tmp_path / "missing.py"], capsys, "missing.py")
     fails([*begin, "--config", "tiny", "--optimizer", "adagrad"], capsys, "adagrad")
-    fails([*begin, "--config", "tiny", "--clip-norm", "-1"], capsys, "clip_norm -1")
+    fails([*begin, "--config", "tiny", "--clip-norm", "-1"], capsys, "--clip-norm -1")
     fails(["train", trained("bag"), "--config", "transformer"], capsys, "bag", "transformer")
     fails(["train", trained("bag"), "--d-k", "8"], capsys, "--d-k", "bag")
     fails(["export", trained("bag"), tmp_path / "exported"], capsys, "Bag")
