@@ -5,6 +5,7 @@ import json
 import mmap
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 
@@ -302,7 +303,7 @@ def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more,
     ids = [name for name in first if name.endswith((".ids", ".npy"))]
     for number in itertools.count(1):
         folder = tmp_path / str(number) / "data"
-        cli.main(command(folder))
+        shutil.copytree(tmp_path / "first" / "data", folder)
         killed, found = killed_at(number, folder, command(folder, *more)), files_of(folder)
         if "encoded.json" in found:  # then the ids are those of one vocabulary, the one it names
             of = first if found["encoded.json"] == first["encoded.json"] else second

@@ -131,8 +131,7 @@ def page_translates(folder, program, line, translator):
     assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
 
 
-@pytest.mark.parametrize("export", [export_run, export_onnx])
-@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (BytePairVocabulary, export_onnx), (WordPieceVocabulary, export_run)])
 def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
     lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603"]
@@ -203,8 +202,7 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
         >= 0.99 * sum(map(len, ours))
 
 
-@pytest.mark.parametrize("export", [export_run, export_onnx])
-@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (WordPieceVocabulary, export_onnx)])
 def test_the_page_says_how_with_both_vocabularies(kind, export, tmp_path):
     translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES], 120))
     folder = export(translator, tmp_path / "out")

@@ -374,7 +374,7 @@ def test_the_plain_model_can_be_exported(options):
 
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="torch.compile needs a C++ compiler")
 def test_the_plain_model_compiles_in_one_graph():
-    model, src, tgt = model_of(SMALL), torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
+    model, src, tgt = model_of(replace(SMALL, n_layers=1)), torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
     close(torch.compile(model, fullgraph=True)(src, tgt), model(src, tgt))
 
 
@@ -408,14 +408,14 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
         from annotated_transformer.fast import project
         torch.set_num_threads(1)
         layer, sizes = torch.nn.Linear(256, 1024), []
-        for rows in range(1000, 1600):
+        for rows in range(1000, 1400):
             project(layer, torch.randn(rows, 256)).sum().backward()
-            if rows in (1199, 1599):
+            if rows in (1199, 1399):
                 sizes.append(psutil.Process().memory_info().rss)
         print(sizes[1] - sizes[0])
     """
     grown = int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
-    assert grown < 200e6, f"{grown / 1e6:.0f} MB more after 400 shapes more"
+    assert grown < 100e6, f"{grown / 1e6:.0f} MB more after 200 shapes more"
 
 
 def test_a_search_after_steps_of_adam_uses_the_new_weights():

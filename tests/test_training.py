@@ -261,8 +261,7 @@ def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> N
     end(start(run.folder, processes))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("kills", [3, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes, kills", [(2, 3), *(pytest.param(processes, 25, marks=pytest.mark.slow) for processes in (1, 2))])
 def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills):
     "SIGKILL: the end is the same bit for bit, and no step is reported twice or left out."
     steps = 60 if kills < 10 else 200
