@@ -15,7 +15,7 @@ from torch import nn
 from .batching import ParallelCorpus
 from .checkpoints import load_weights
 from .fast import WITHOUT_FLOAT64
-from .files import InputError
+from .files import InputError, counted
 from .processes import training_device
 from .regularization import Quality, measure
 from .runs import Run, average
@@ -84,7 +84,7 @@ def chosen_checkpoints(run: Run, last: int | None, best: bool) -> list[Path]:
         return [whole[step]]
     newest = [*whole.values()][-run.config["training"]["keep"]:]
     if not 1 <= last <= len(newest):
-        raise InputError(f"--last {last}: {run.folder} has {len(newest)} checkpoints: give 1 to {len(newest)}")
+        raise InputError(f"--last {last}: {run.folder} has {counted(len(newest), 'checkpoint')}: give 1 to {len(newest)}")
     return newest[-last:]
 
 # %% ../nbs/270_averaging.ipynb #477f9299

@@ -25,7 +25,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from .corpora import Corpus
-from .files import InputError, write_json, writing
+from .files import InputError, counted, write_json, writing
 from .model import END, PAD, START
 from .vocabulary import Vocabulary
 
@@ -323,7 +323,7 @@ def text_lines(corpus: Corpus, split: str, side: str) -> Iterator[str]:
         for count, line in enumerate(bar, 1):
             yield line.rstrip("\n")
     if count != pairs:
-        raise InputError(f"{path} has {count:,} lines and corpus.json says {pairs:,}: make the corpus again")
+        raise InputError(f"{path} has {counted(count, 'line')} and corpus.json says {pairs:,}: make the corpus again")
 
 # %% ../nbs/230_batching.ipynb #ff18a540
 def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str, int]]:

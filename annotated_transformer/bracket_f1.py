@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .text_files import check_file, lines
-from .files import InputError
+from .files import InputError, counted
 from .trees import Bracket, Tree, guessed_tags, is_open, trees_in
 
 # %% ../nbs/710_bracket_f1.ipynb #d39874cd
@@ -196,7 +196,7 @@ def score_files(gold, test, rules: Rules = COLLINS) -> Scores:
     """
     sides = [list(lines(check_file(path))) for path in (gold, test)]
     if len(sides[0]) != len(sides[1]):
-        raise InputError(f"{gold} has {len(sides[0]):,} lines and {test} has {len(sides[1]):,}: line n of one "
+        raise InputError(f"{gold} has {counted(len(sides[0]), 'line')} and {test} has {len(sides[1]):,}: line n of one "
                          "must parse line n of the other")
     rows, errors = [], 0
     for number, (a, b) in enumerate(zip(*sides), 1):

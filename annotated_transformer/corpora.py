@@ -19,7 +19,7 @@ from itertools import repeat
 from pathlib import Path
 
 import annotated_transformer
-from .files import InputError, building, file_digest, settle, write_json
+from .files import InputError, building, counted, file_digest, settle, write_json
 from annotated_transformer.text_files import (
     Pair, check_paths, lines, progress, read_pairs, select_lines, two_files
 )
@@ -67,7 +67,7 @@ class Corpus(CorpusFacts):
         for (_, number), src, tgt in two_files(self.path(split, "src"), self.path(split, "tgt")):
             yield src, tgt
         if number != (expected := self.splits[split]["pairs"]):
-            raise InputError(f"{self.path(split, 'src')} has {number:,} lines and corpus.json says "
+            raise InputError(f"{self.path(split, 'src')} has {counted(number, 'line')} and corpus.json says "
                              f"{expected:,}: "
                              "make the corpus again")
 

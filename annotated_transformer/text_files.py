@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from .files import InputError
+from .files import InputError, counted
 
 # %% ../nbs/991_text_files.ipynb #451994bd
 def lines(path, bar=None) -> Iterator[str]:
@@ -68,7 +68,7 @@ def two_files(src, tgt, bar=None) -> Iterator[Pair]:
         if a is None or b is None:
             longer = number + sum(1 for _ in pairs)
             n_src, n_tgt = (number - 1, longer) if a is None else (longer, number - 1)
-            raise InputError(f"{src} has {n_src:,} lines and {tgt} has {n_tgt:,}: "
+            raise InputError(f"{src} has {counted(n_src, 'line')} and {tgt} has {n_tgt:,}: "
                              "line n of one must translate line n of the other")
         yield (str(src), number), a, b
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from .architectures import most_positions
 from .attention import recording
 from .batching import Batch, batch_indices, pad
-from .files import InputError, writing
+from .files import InputError, counted, writing
 from .decoding import Constraint, Ensemble, Hypothesis, beam_search
 from .fast import plain
 from .model import END, PAD, START, Transformer
@@ -94,7 +94,7 @@ def beginnings(prefix: str | Sequence[Beginning], encoded: list[list[int]], voca
     "`prefix` as ids, a list for each source. Raises InputError where it does not fit them, or has other ids."
     given = [prefix] * len(encoded) if isinstance(prefix, str) else list(prefix)
     if len(given) != len(encoded):
-        raise InputError(f"prefix: {len(given):,} beginnings for {len(encoded):,} lines: "
+        raise InputError(f"prefix: {counted(len(given), 'beginning')} for {counted(len(encoded), 'line')}: "
                          "give one for each line, or one text for all")
     forced = [vocabulary.encode(p) if isinstance(p, str) else list(p) for p in given]
     for ids, src in zip(forced, encoded):

@@ -20,7 +20,7 @@ from typing import Any
 from .. import text_files, translation
 from .train import corpus_of
 from ..corpora import Corpus
-from ..files import InputError, file_digest
+from ..files import InputError, counted, file_digest
 from ..options import say
 from ..records import check_place, make_record, write_record
 from ..runs import Run, ships
@@ -40,7 +40,7 @@ LABELS = {"sacrebleu": "sacreBLEU", "chrf": "chrF", "bleu_moses": "BLEU, Moses",
 
 def score_table(found: dict[str, Any]) -> str:
     "A `summary` for a person to read."
-    metrics, lines = found["metrics"], [f"{found['set']}: {found['sentences']:,} sentences"]
+    metrics, lines = found["metrics"], [f"{found['set']}: {counted(found['sentences'], 'sentence')}"]
     for kind, label in LABELS.items():
         if kind in metrics:
             between = "{:.2f} to {:.2f}".format(*found["intervals"][kind]) if kind in found["intervals"] else ""
@@ -85,7 +85,7 @@ def other_system(against: str, lines: int) -> list[str]:
         raise InputError(f"--against {against}: no such file: beside --translations, give the other system's translations")
     other = list(text_files.lines(against))
     if len(other) != lines:
-        raise InputError(f"--against {against}: {len(other):,} lines, where {lines:,} are compared: "
+        raise InputError(f"--against {against}: {counted(len(other), 'line')}, where {lines:,} are compared: "
                          "give a translation of each line")
     return other
 

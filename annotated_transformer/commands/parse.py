@@ -13,7 +13,7 @@ from pathlib import Path
 from .evaluate import recordable
 from .train import corpus_of
 from .translate import answer_lines, check_lines, opened
-from ..files import InputError
+from ..files import InputError, counted
 from ..options import say
 from ..parsing import ALPHA, BEAM, Parser, load_parser, parse_corpus
 from ..records import check_place, write_record
@@ -47,7 +47,7 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
     found = parse_corpus(parser, corpus, split, beam_size, alpha, progress=True)
     sys.stdout.buffer.write("".join(f"{parse.tree}\n" for parse in found.parses).encode())
     s = found.scores
-    say(f"{corpus.set_name(split)}: {len(found.parses):,} sentences\n  F1          {s.f1:.2f}   (precision "
+    say(f"{corpus.set_name(split)}: {counted(len(found.parses), 'sentence')}\n  F1          {s.f1:.2f}   (precision "
         f"{s.precision:.2f}, recall {s.recall:.2f}; "
         f"COLLINS.prm)\n  all right   {s.complete:.2f}%\n  mended      {found.mended:.2f}%, outputs "
         "that were no trees")
