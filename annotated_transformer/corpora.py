@@ -165,17 +165,22 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
 
     Raises InputError where there are too few different source sentences.
     """
+    odd = dict.fromkeys(REASONS, 0)
     wanted, heap, held = sum(sizes.values()), [], set()  # the heap's top is the largest digest chosen so far
     for order, (src, tgt, why) in enumerate(clean(pairs, cleaning)):
+        if why:
+            odd[why] += 1
+            continue
         digest = sentence_digest(src)
-        if why or digest in held or (len(heap) == wanted and digest > -heap[0][0]):
+        if digest in held or (len(heap) == wanted and digest > -heap[0][0]):
             continue
         heapq.heappush(heap, (-digest, order, src, tgt))
         held.add(digest)
         if len(heap) > wanted:
             held.remove(-heapq.heappop(heap)[0])
     if len(heap) < wanted:
-        raise InputError(f"train has {len(heap):,} different source sentences, and {' and '.join(sizes)} "
+        left_out = f" (left out: {reasons(odd)})" if any(odd.values()) else ""
+        raise InputError(f"train has {len(heap):,} different source sentences{left_out}, and {' and '.join(sizes)} "
                          f"are to take {wanted:,}: lower holdout, or give files for these splits")
     chosen, splits = iter(sorted(heap, reverse=True)), {}
     for split, n in sizes.items():

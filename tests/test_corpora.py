@@ -265,6 +265,7 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
                      r"train: of 3 pairs none is left \(3 empty on one side\)"),
     "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10), r"train: of 20 pairs none is left \(20 held out\)"),
     "too much held out": (lambda d, a, b: dict(train=[a, b]), r"train has 20 different source sentences, and dev and test are to take 2,000: lower holdout"),
+    "nothing to hold out": (lambda d, a, b: dict(train=[a, b], max_words=1), r"train has 0 different source sentences \(left out: 20 over-long\), and"),
     "holdout 0": (lambda d, a, b: dict(train=[a, b], holdout=0), r"holdout 0: give"),
     "max_words": (lambda d, a, b: dict(train=[a, b], max_words=0), r"max_words 0: give"),
     "max_ratio": (lambda d, a, b: dict(train=[a, b], max_ratio=float("nan")), r"max_ratio nan: give"),
