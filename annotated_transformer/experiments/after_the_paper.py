@@ -482,8 +482,17 @@ def run(what: Literal["encoder", "dictionary", "continuation", "spans", "alignme
         out: Path = Path("nbs/results")) -> None:
     """Make a run and its record `after_WHAT_seedN.json`; a run that was stopped resumes.
 
-    `data` is a prepared corpus for `continuation` or a folder of trees for `encoder` and `dictionary`; without it, the grammar
-    provides the text. A `scale` below 1 is for trying things out.
+    Examples:
+      python -m annotated_transformer.experiments.after_the_paper encoder
+      python -m annotated_transformer.experiments.after_the_paper continuation --data data/mine
+
+    Args:
+        what: the experiment
+        seed: of the weights and of the order of the text
+        data: a folder of trees for encoder and dictionary, a prepared corpus for continuation (default: the grammar's text)
+        scale: below 1 for trying things out: less text and fewer steps
+        runs: where run directories lie
+        out: where records go
     """
     if not 0 < scale <= 1 or (data is not None and (what in ("spans", "alignment") or not data.is_dir())):
         raise InputError(f"--scale {scale}, --data {data}: give a scale above 0 and up to 1, and a folder to "

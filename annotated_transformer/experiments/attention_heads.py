@@ -455,6 +455,10 @@ def main(argv: list[str] | None = None) -> None:
               sentences: int = 500, seed: int = 0) -> None:
         """Measure what each attention head of a trained run does, and write the record heads_RUN.json.
 
+        Examples:
+          python -m annotated_transformer.experiments.attention_heads ende
+          python -m annotated_transformer.experiments.attention_heads runs/mine --data data/mine
+
         Args:
             run: a run directory, or the name of weights that ship
             out: folder for the record

@@ -131,6 +131,10 @@ def by_distance(kind: Literal["by_distance", "by_distance_longer"] = "by_distanc
 
     After a stop or a kill the same command resumes; nothing that has a record is done again.
 
+    Examples:
+      python -m annotated_transformer.experiments.by_distance --minutes 60
+      python -m annotated_transformer.experiments.by_distance by_distance_longer --data data/grammar
+
     Args:
         kind: by_distance: equally much training; by_distance_longer: compared where they are equally good
         data: the grammar's corpus, made by `prepare --corpus grammar`
