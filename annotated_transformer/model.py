@@ -57,7 +57,7 @@ class TransformerConfig:
     parameter_heads: int = 0
     "h_p: with a number above 0, attention over parameters takes the feed-forward network's place (the source's appendix)"
     n_p: int = 1536
-    "parameter vectors a head, where parameter_heads is above 0"
+    "key-value pairs per head, where parameter_heads is above 0"
 
 # %% ../nbs/140_model.ipynb #168df836
 BASE = TransformerConfig()
