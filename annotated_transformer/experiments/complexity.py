@@ -51,7 +51,7 @@ class SelfAttention(MultiHeadAttention):
 # %% ../../nbs/400_why_self_attention.ipynb #86c38d75
 def window_mask(n: int, r: int, device: torch.device | None = None) -> Bool[Tensor, "block query slot"]:
     """True where a query may look: queries in blocks of r + 1, each block with 2r slots, from r // 2 before
-    it to r // 2 behind it.
+    it to r // 2 after it.
     """
     query, slot = torch.arange(r + 1, device=device)[:, None], torch.arange(2 * r, device=device)
     place = torch.arange(0, n, r + 1, device=device)[:, None, None] + slot - r // 2  # [block, 1, slot]

@@ -29,7 +29,7 @@ class RecurrentConfig:
     d_model: int = 256
     "width of the vectors and of the LSTMs' states"
     dropout: float = 0.2
-    "between layers"
+    "on the vectors of symbols, between layers and on the output"
     tied: bool = False
     "one table for source, target and softmax (the paper's systems had three)"
     plain_vectors: bool = False
