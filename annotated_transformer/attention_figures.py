@@ -162,7 +162,7 @@ def strengths(view: View, drawn: dict[str, list], pinned: int | None) -> np.ndar
     return (parts.clip(max=1) * np.where(np.isin(drawn["k"], view.special), FAINT, 1)).round(3)
 
 # %% ../nbs/600_attention_figures.ipynb #c0dbdea3
-# the heads' colours in the paper's pictures (D3's category10), except for the eighth, a grey
+# the heads' colours in the paper's pictures (D3's category10); a cyan replaces the eighth, a grey
 COLOURS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"]
 INK, MUTED = "#111111", "#9a9a9a"  # words, and symbols that are not words
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .text_files import check_file, lines
+from .text_files import lines
 from .files import InputError, counted
 from .trees import Bracket, Tree, guessed_tags, is_open, trees_in
 
@@ -29,7 +29,7 @@ class Rules:
     "EVALB's parameters; the defaults are those of COLLINS.prm."
 
     delete: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
-    "labels that do not count: a tag's word is removed, too, of a phrase only the bracket"
+    "labels that do not count: such a tag is removed with its word, such a phrase loses only its bracket"
     delete_for_length: frozenset[str] = frozenset(["-NONE-"])
     "tags of words that do not count in a sentence's length"
     equal_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
@@ -194,7 +194,7 @@ def score_files(gold, test, rules: Rules = COLLINS) -> Scores:
 
     Raises InputError for broken lines, files of different lengths, and for more errors than `rules` allow.
     """
-    sides = [list(lines(check_file(path))) for path in (gold, test)]
+    sides = [list(lines(path)) for path in (gold, test)]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{gold} has {counted(len(sides[0]), 'line')} and {test} has {len(sides[1]):,}: line n of one "
                          "must parse line n of the other")

@@ -270,8 +270,8 @@ SAMPLE = 500_000  # pairs
 def drawn_lines(corpus: Corpus, sample: int = SAMPLE, sides: Sequence[str] = ("src", "tgt")) -> Iterator[str]:
     "The `sides` of `sample` training pairs (or all, if fewer): a seeded draw, in the corpus's order."
     n = corpus.splits["train"]["pairs"]
-    chosen = bytearray(n) if n > sample else b"\1" * n
-    for i in random.Random(0).sample(range(n), sample) if n > sample else ():
+    chosen = bytearray(n)
+    for i in random.Random(0).sample(range(n), min(sample, n)):
         chosen[i] = 1
     with ExitStack() as files:
         texts = [files.enter_context(open(corpus.path("train", side), "rb")) for side in sides]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SYMBOLS', 'PAIRS', 'BACK', 'LENGTH', 'EXPERIMENTS', 'learned', 'LookUp', 'memories', 'compatibility', 'TwoThings',
-           'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'in_turns', 'cost', 'main']
+           'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'in_turns', 'softmax_derivative', 'cost', 'main']
 
 # %% ../../nbs/170_section_3_measured.ipynb #16cd914f
 import time
@@ -161,6 +161,12 @@ def in_turns(ways: dict[str, Callable], x: Tensor, rounds: int) -> dict[str, lis
     return {name: of[1:] for name, of in seconds.items()}
 
 # %% ../../nbs/170_section_3_measured.ipynb #5627e8ac
+def softmax_derivative(scores: Tensor) -> float:
+    "The size of the softmax's derivative: the median over the rows of `scores`."
+    p = scores.softmax(-1)
+    return (torch.diag_embed(p) - p[:, :, None] * p[:, None]).flatten(1).norm(dim=1).median().item()
+
+
 def cost(lengths: Sequence[int] = (16, 64, 256), d_k: int = 64, rounds: int = 21) -> dict[str, float | list[dict]]:
     """Seconds of additive and of dot-product attention at each length (`updates`), bytes at the last, and the size of the
     softmax's derivative at d_k = 512.
@@ -173,8 +179,7 @@ def cost(lengths: Sequence[int] = (16, 64, 256), d_k: int = 64, rounds: int = 21
     metrics |= {f"bytes/{name}": kept_bytes(lambda: way(q, k, v)) for name, way in ways.items()}
     scores = torch.randn(1000, 512) @ torch.randn(512, 16)  # of variance 512
     for name, scale in (("unscaled", 1.0), ("scaled", 512**-0.5)):
-        p = (scores * scale).softmax(-1)
-        metrics[f"gradient/{name}"] = (torch.diag_embed(p) - p[:, :, None] * p[:, None]).flatten(1).norm(dim=1).median().item()
+        metrics[f"gradient/{name}"] = softmax_derivative(scores * scale)
     return metrics
 
 # %% ../../nbs/170_section_3_measured.ipynb #0135ed92
