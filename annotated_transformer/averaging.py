@@ -26,7 +26,8 @@ def candidates(steps: list[int], keep: int, best: int | None = None) -> list[lis
     "The groups of checkpoints to try, by steps: the newest 1, 2, 4, ... and all `keep`, and the `best` alone."
     newest = steps[-keep:]
     counts = sorted({2**i for i in range(len(newest).bit_length()) if 2**i < len(newest)} | {len(newest)})
-    return [newest[-n:] for n in counts] + [[best]] * (best in steps and best != steps[-1])
+    alone = [[best]] if best in steps and best != steps[-1] else []
+    return [newest[-n:] for n in counts] + alone
 
 # %% ../nbs/270_averaging.ipynb #619b787b
 def quality_of(paths: list[Path], model: nn.Module, dev: ParallelCorpus, batch_tokens: int) -> Quality:

@@ -54,11 +54,13 @@ def check_checkpoint(path: Path, names: Sequence[str] = ("model.safetensors", "s
     "Raises InputError where one of these files of a checkpoint has changed since it was written."
     try:
         digests = read_json(path / "digests.json")
-        wrong = next((name for name in names if file_digest(path / name) != digests[name]), None)
+        wrong = next((name for name in names
+                      if not (path / name).is_file() or file_digest(path / name) != digests[name]), None)
     except (InputError, OSError, KeyError, TypeError):
         wrong = "digests.json"
     if wrong:
-        raise InputError(f"{path / wrong}: damaged, cut short or exchanged")
+        what = "damaged, cut short or exchanged" if (path / wrong).exists() else "missing"
+        raise InputError(f"{path / wrong}: {what}")
 
 # %% ../nbs/260_checkpoints.ipynb #4ca6ecd8
 def remove_checkpoint(path: Path) -> None:

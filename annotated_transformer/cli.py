@@ -18,7 +18,7 @@ from .files import InputError
 from .options import OptionParser, call, one_line_errors
 
 # %% ../nbs/340_command_line.ipynb #1bcea858
-COMMANDS = {
+COMMANDS = {  # the module of each command's function
     "demo": "commands.demo",
     "prepare": "commands.prepare",
     "train": "commands.train",
@@ -29,7 +29,6 @@ COMMANDS = {
     "export": "commands.export",
     "sweep": "experiments.sweep",
 }
-"the module of each command's function"
 
 # %% ../nbs/340_command_line.ipynb #10cf6aec
 USAGE = """usage: annotated-transformer COMMAND ...

@@ -378,7 +378,7 @@ def beam_search(
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, input length + 50).
 
     `src` has padded sources, each with its end symbol. The model must be in evaluation mode. `early` ends a
-    sentence once no open hypothesis can beat its n-best finished ones. `prefix` has the beginning that each
+    sentence once no open hypothesis can beat its n-th best finished one. `prefix` has the beginning that each
     output must have, `constraint` says which symbols it may have. Raises ValueError for a beam smaller than
     `n_best`, a negative alpha, or an impossible prefix.
     """

@@ -315,6 +315,18 @@ def test_a_damaged_checkpoint_is_passed_over(data, undisturbed, tmp_path, capsys
     assert_same(run.folder, undisturbed(1, TRAINING.steps))
 
 
+def test_a_missing_file_of_a_checkpoint_is_named(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
+    assert train(run)
+    folder = run.checkpoints()[-1][1]
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="model.safetensors: missing"):
+        check_checkpoint(folder)
+    (folder / "digests.json").unlink()
+    with pytest.raises(InputError, match="digests.json: missing"):
+        check_checkpoint(folder)
+
+
 def test_state_that_runs_code_is_refused(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
     assert train(run)

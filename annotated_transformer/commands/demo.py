@@ -81,9 +81,11 @@ def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float
     for split, what in (("test", "unseen sentences"),
                         ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
-        result = evaluate(translator, sources, references, progress=True)
+        search = {"beam_size": 4, "alpha": 0.6}
+        result = evaluate(translator, sources, references, **search, progress=True)
+        translator.run.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
         if recordable(translator.run, corpus, split):
-            keep_scores(translator.run, split, result, {"beam_size": 4, "alpha": 0.6})
+            keep_scores(translator.run, split, result, search)
         found[split] = result.sacrebleu
         print(f"BLEU {result.sacrebleu:5.1f} on {result.sentences:,} {what}")
         if split == "test":

@@ -246,8 +246,7 @@ def translate(
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])
     translator = translation.ensemble([translation.load(one, precision) for one in runs])
-    known = getattr(translator, "run", None)
-    if known is not None and known.config["data"].get("tgt") in (TREES, WORDED):
+    if translator.run.config["data"].get("tgt") in (TREES, WORDED):
         raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
     name = str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731

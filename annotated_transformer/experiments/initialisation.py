@@ -9,7 +9,6 @@ __all__ = ['Start', 'draw', 'likeness', 'shuffled', 'measure_trial', 'facts_of',
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -93,7 +92,7 @@ def learn(model: Transformer, train: ParallelCorpus, dev: ParallelCorpus, traini
 
     objective = Objective(model, training.label_smoothing, training.precision == "bfloat16")
     optimizer, curve = adam(model.parameters()), [measure_trial(model, dev, 0)]
-    coming = islice(updates(train, training, Progress()), training.steps)
+    coming = updates(train, training, Progress())
     for place, indices in tqdm(coming, total=training.steps, desc="a trial", disable=None, leave=False):
         tokens = int(train.tgt_lengths[indices].sum())
         update(objective, optimizer, share(train, indices, 32_768), tokens, training, place.step)

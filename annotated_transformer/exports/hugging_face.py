@@ -183,7 +183,7 @@ def scores_table(record: dict[str, Any]) -> str:
 
 # %% ../../nbs/332_export_hugging_face.ipynb #16889242
 CARD = (files("annotated_transformer") / "data/export/model_card.md").read_text(encoding="utf-8")
-"the page's text, to be filled in by Python's `format`"
+# the page's text, to be filled in by Python's format
 
 # %% ../../nbs/332_export_hugging_face.ipynb #187f50f4
 def training_facts(record: dict[str, Any]) -> str:

@@ -86,7 +86,7 @@ CUTTING = {
 decode = lambda ids: "".join(vocabulary.id_to_token(i).removeprefix("##") for i in ids).replace("\\u2581", " ").strip()""",
 }
 PAGE = (files("annotated_transformer") / "data/export/onnx.md").read_text(encoding="utf-8")
-"the README's text, to be filled in by Python's `format`"
+# the README's text, to be filled in by Python's format
 
 # %% ../../nbs/333_export_onnx.ipynb #f0319f5d
 def export_onnx(translator: Translator, folder: str | Path) -> Path:
