@@ -202,9 +202,9 @@ def plan(device: str, steps: int) -> list[dict]:
              "steps": steps} for model in ("base", "big") for compile in (False, True) for name in ("ours", "torch.nn.Transformer")]
 
 
-def in_process(what: dict) -> dict:
-    "`measure_step` in a process of its own. Raises InputError with its last line where it fails."
-    command = [sys.executable, "-m", "annotated_transformer.experiments.benchmark", "--one", json.dumps(what)]
+def in_process(what: dict, program: str = "benchmark") -> dict:
+    "One measurement of a program in a process of its own. Raises InputError with its last line where it fails."
+    command = [sys.executable, "-m", f"annotated_transformer.experiments.{program}", "--one", json.dumps(what)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
     if done.returncode:
         raise InputError(f"{what['contestant']}: {(done.stderr.strip().splitlines() or ['it ended without a word'])[-1]}")

@@ -4,14 +4,12 @@
 
 # %% auto #0
 __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'LEAST_BLEU', 'sources', 'endless_model', 'ours', 'hugging_face',
-           'ctranslate2_engine', 'our_entry_for', 'measure_decoding', 'plan', 'in_process', 'run_benchmark',
-           'record_of', 'report', 'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput',
-           'bleu_by_precision', 'bleu_report', 'main']
+           'ctranslate2_engine', 'our_entry_for', 'measure_decoding', 'plan', 'run_benchmark', 'record_of', 'report',
+           'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision',
+           'bleu_report', 'main']
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #32ee04ee
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +25,7 @@ import torch
 from torch import Tensor
 
 # %% ../../nbs/930_benchmark_decoding.ipynb #04b9d584
-from .benchmark import marian, peak_bytes, write_records
+from .benchmark import in_process, marian, peak_bytes, write_records
 from ..files import InputError, file_digest
 from ..decoding import beam_search, greedy
 from ..fast import State, keep_memory
@@ -141,15 +139,6 @@ def plan(repeats: int) -> list[dict]:
     return [{"contestant": name, "sentences": sentences, "beam_size": beam_size, "steps": STEPS, "repeats": repeats}
             for sentences in (1, 16) for beam_size in (4, 1) for name in CONTESTANTS if on_processor or our_entry_for(name) == "ours"]
 
-# %% ../../nbs/930_benchmark_decoding.ipynb #c80102a2
-def in_process(what: dict) -> dict:
-    "`measure_decoding` in a process of its own. Raises InputError with its last line where it fails."
-    command = [sys.executable, "-m", "annotated_transformer.experiments.benchmark_decoding", "--one", json.dumps(what)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
-    if done.returncode:
-        raise InputError(f"{what['contestant']}: {(done.stderr.strip().splitlines() or ['it ended without a word'])[-1]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
 # %% ../../nbs/930_benchmark_decoding.ipynb #dfe8f518
 def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     "Measure everything in `plan`, write a record for each line to the folder `out`, return the records."
@@ -162,7 +151,7 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     wanted = [what for what in wanted if find_spec(CONTESTANTS[what["contestant"]][0])]
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
-        found[i].append(in_process(wanted[i]))
+        found[i].append(in_process(wanted[i], "benchmark_decoding"))
         write_records(out, [record_of(wanted[i], found[i])])  # as it goes: a run that is cut short leaves what it has
     return [record_of(what, results) for what, results in zip(wanted, found)]
 

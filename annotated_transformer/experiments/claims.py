@@ -155,7 +155,7 @@ def clearly_faster(claim: dict, records: dict[str, dict]) -> Found:
     surely = all(mean(x) + half_interval(x) < needed for x in logs)  # of all sizes at once: no correction
     slower = sum(mean(x) - half_interval(x, 1 - 0.05 / len(logs)) > needed for x in logs)  # of one among many: Bonferroni's
     if slower and len(logs) > len(claim["than"]):
-        lines.append(f"beyond chance too slow at {slower} of {len(logs)} sizes")
+        lines.append(f"beyond chance too slow in {slower} of {len(logs)} comparisons")
     return Found(HOLDS if surely else FAILS if slower else UNCLEAR, "; ".join(lines), tuple(used))
 
 # %% ../../nbs/905_judges.ipynb #d6bd1ea6
@@ -189,7 +189,7 @@ def doing_heads(claim: dict, records: dict[str, dict]) -> Found:
             needed = claim.get("count", math.ceil(claim.get("share", 0) * heads))
             surely, perhaps = (set.union(*(above(of, key, claim["margin"])[end] for key, of in measured)) for end in (0, 1))
             verdicts.append(HOLDS if len(surely) >= needed else FAILS if len(perhaps) < needed else UNCLEAR)
-            each = ", ".join(f"{key.partition('/')[2]} {span_of(of, key, claim['margin'])} (ahead at all: {len(above(of, key, 0)[0])})" for key, of in measured)
+            each = ", ".join(f"{key.partition('/')[2]} {span_of(of, key, claim['margin'])} (surely ahead: {len(above(of, key, 0)[0])})" for key, of in measured)
             lines.append(f"{record['data']['run']}: {each} of {heads} heads, {needed} asked for")
             used.append(record["name"])
     if not verdicts:

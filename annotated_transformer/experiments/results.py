@@ -32,7 +32,8 @@ from ..tables import (
 # %% ../../nbs/899_result_tables.ipynb #df13f817
 def abandoned(records: dict[str, dict]) -> ResultTable:
     "The runs that were given up, and why."
-    lines = [(Cell(name, [name]), r["date"], r.get("reason", ""), r["command"]) for name, r in records.items() if name not in finished(records)]
+    kept = finished(records)
+    lines = [(Cell(name, [name]), r["date"], r.get("reason", ""), r["command"]) for name, r in records.items() if name not in kept]
     return ResultTable("Given up", "runs that were ended before their time" if lines else "no record says that its run was ended before its time",
                        ("run", "date", "why", "command"), lines)
 
@@ -88,7 +89,7 @@ def cost_by_count(config: TransformerConfig, tokens: float) -> float:
 
 
 def fills(record: str) -> str:
-    "The command that would write a record which the paper's compute would take, from the file of claims."
+    "The command that would write a record that needs the paper's compute, from the file of claims."
     return next(claim["command"] for claim in read_claims()["claim"] if claim.get("records") == [record])
 
 # %% ../../nbs/899_result_tables.ipynb #6dda1846
@@ -322,7 +323,7 @@ def table_4_here(records: dict[str, dict]) -> ResultTable:
         weights = cell(f"{mean(metric(r, 'parameters') for r in found) / 1e6:.1f}", *found) if found else missing(command)
         lines.append((f"{name} [{reference}]" if reference else name, f1, *ours, weights))
     columns = [("", "parser"), ("the paper: WSJ section 23", "F1"), ("here: CRAFT's test set", "F1"), ("here: CRAFT's test set", "F1, free search"), ("here: CRAFT's test set", "weights ×10⁶")]
-    return ResultTable("Table 4, in small", "a recurrent parser, which stands in for Vinyals and Kaiser's, and the Transformer, trained on the same trees of CRAFT. F1 is that of a search bound to the sentence's words, which was mended between the two; the free search is the same for both", columns, lines)
+    return ResultTable("Table 4, in small", "a recurrent parser, which stands in for Vinyals and Kaiser's, and the Transformer, trained on the same trees of CRAFT. The first F1 is of a search bound to the sentence's words, which was corrected between the two parses; so compare the parsers by the free search, which is the same for both", columns, lines)
 
 # %% ../../nbs/899_result_tables.ipynb #36c471a6
 def all_tables(records: dict[str, dict]) -> dict[str, ResultTable]:
