@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['REASONS', 'CorpusFacts', 'Corpus', 'open_corpus', 'read_gold', 'normalise', 'Cleaning', 'clean', 'sentence_digest',
-           'hold_out', 'sentence_key', 'KnownSentences', 'reasons', 'new_counts', 'whole_set', 'Selection',
-           'write_split', 'not_empty', 'copies', 'write_train', 'build', 'make_recipe', 'existing', 'report',
-           'grammar_corpus', 'check_languages', 'from_files', 'file_corpus']
+           'lowest_digests', 'hold_out', 'sentence_key', 'KnownSentences', 'reasons', 'new_counts', 'whole_set',
+           'Selection', 'write_split', 'not_empty', 'copies', 'write_train', 'build', 'make_recipe', 'existing',
+           'report', 'grammar_corpus', 'check_languages', 'from_files', 'file_corpus']
 
 # %% ../nbs/210_corpora.ipynb #725115be
 import hashlib
@@ -158,15 +158,13 @@ def sentence_digest(text: str) -> int:
     "A 64-bit number that depends on the sentence alone."
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
-# %% ../nbs/210_corpora.ipynb #f4622cf7
-def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
-             cleaning: Cleaning) -> tuple[dict[str, list[Pair]], set[int]]:
-    """The pairs held out for each split of `sizes`, and the digests of all their sources.
+# %% ../nbs/210_corpora.ipynb #f4622cf6
+def lowest_digests(pairs: Iterable[Pair], wanted: int, cleaning: Cleaning) -> tuple[list, set[int], dict[str, int]]:
+    """The pairs with the `wanted` lowest digests among those that are not odd.
 
-    Raises InputError where there are too few different source sentences.
+    Returns (-digest, order, src, tgt) of each, the set of their digests, and how many pairs were odd, by reason.
     """
-    odd = dict.fromkeys(REASONS, 0)
-    wanted, heap, held = sum(sizes.values()), [], set()  # the heap's top is the largest digest chosen so far
+    heap, held, odd = [], set(), dict.fromkeys(REASONS, 0)  # the heap's top is the largest digest chosen so far
     for order, (src, tgt, why) in enumerate(clean(pairs, cleaning)):
         if why:
             odd[why] += 1
@@ -178,6 +176,17 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
         held.add(digest)
         if len(heap) > wanted:
             held.remove(-heapq.heappop(heap)[0])
+    return heap, held, odd
+
+# %% ../nbs/210_corpora.ipynb #f4622cf7
+def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
+             cleaning: Cleaning) -> tuple[dict[str, list[Pair]], set[int]]:
+    """The pairs held out for each split of `sizes`, and the digests of all their sources.
+
+    Raises InputError where there are too few different source sentences.
+    """
+    wanted = sum(sizes.values())
+    heap, held, odd = lowest_digests(pairs, wanted, cleaning)
     if len(heap) < wanted:
         left_out = f" (left out: {reasons(odd)})" if any(odd.values()) else ""
         raise InputError(f"train has {len(heap):,} different source sentences{left_out}, and {' and '.join(sizes)} "

@@ -235,6 +235,7 @@ def test_nbest_and_scores(made, text, capsys):
 STREAM = """
 import resource
 import sys
+from types import SimpleNamespace
 
 from annotated_transformer import cli, translation
 from annotated_transformer.translation import Translation
@@ -242,6 +243,7 @@ from annotated_transformer.translation import Translation
 class Stub:
     "A translator that repeats what it is told."
     trained_tokens = max_tokens = 1024
+    run = SimpleNamespace(config={"data": {}})
     def encode(self, lines):
         return [[3] for line in lines]
     def n_best(self, lines, n, progress, **options):
