@@ -77,11 +77,10 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
 # %% ../../nbs/390_demo.ipynb #bbf23737
 def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float]:
     "Print BLEU on the sets that were held out, and five translations beside their references. Returns BLEU by set."
-    found = {}
+    found, search = {}, {"beam_size": 4, "alpha": 0.6}
     for split, what in (("test", "unseen sentences"),
                         ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
-        search = {"beam_size": 4, "alpha": 0.6}
         result = evaluate(translator, sources, references, **search, progress=True)
         translator.run.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
         if recordable(translator.run, corpus, split):
