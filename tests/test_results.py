@@ -297,17 +297,21 @@ def test_table_4_and_its_missing_cells():
 def test_systems_that_live_here_stand_beside_the_papers():
     "Without records everything of ours is missing, with a command; with them each is in its own line and column."
     empty = results.table_2_here({})
-    assert {c.command for c in cells(empty) if c == "missing"} == {"python -m annotated_transformer.experiments.rivals_measured next"}
+    command = "python -m annotated_transformer.experiments.rivals_measured next"
+    assert {c.command for c in cells(empty) if c == "missing"} == {command, f"{command} --rules wider_rates"}
     assert set(empty.frame["the paper: newstest2014", "EN-DE"]) - {""} <= {str(line[2]) for line in paper.printed(2)[0]}
     test = "sacrebleu/test_2016_flickr"
     found = named(*(record(f"rival_test_recurrent_seed{i}", "rival", {test: 30.0 + i}, sittings=[]) for i in range(3)),
                   record("rival_recurrent_seed0", "rival", {"parameters": 4.8e6, "flops": 3e14}, sittings=[]),
                   record("rival_test_recurrent_fr_seed0", "rival", {test: 44.0}, sittings=[]),
-                  record("rival_test_ensemble_recurrent", "rival", {test: 33.0}, sittings=[]))
+                  record("rival_test_ensemble_recurrent", "rival", {test: 33.0}, sittings=[]),
+                  record("wider_rates_test_recurrent_seed0", "rival", {test: 35.0}, sittings=[]),
+                  record("wider_rates_test_ensemble_recurrent", "rival", {test: 36.0}, sittings=[]))
     shown = results.table_2_here(found).frame.set_index(("", "system"))
     here = "here: Multi30k, test_2016_flickr"
-    assert list(shown.loc["GNMT, before RL"][[(here, "EN-DE"), (here, "EN-FR"), (here, "weights ×10⁶")]]) == ["31.0 ± 1.0", "44.0", "4.8"]
-    assert shown.loc["GNMT, before RL, three seeds together"][here, "EN-DE"] == "33.0" and shown.loc["GNMT + RL [38]"][here, "EN-DE"] == "missing"
+    assert list(shown.loc["GNMT, before RL"][[(here, "EN-DE"), (here, "EN-DE, higher rates"), (here, "EN-FR"), (here, "weights ×10⁶")]]) == ["31.0 ± 1.0", "35.0", "44.0", "4.8"]
+    assert list(shown.loc["GNMT, before RL, three seeds together"][[(here, "EN-DE"), (here, "EN-DE, higher rates")]]) == ["33.0", "36.0"]
+    assert shown.loc["MoE [32]"][here, "EN-DE, higher rates"] == "not made" and shown.loc["GNMT + RL [38]"][here, "EN-DE"] == "missing"
     assert shown.loc["GNMT + RL Ensemble [38]"][here, "EN-DE"] == "not made"
     parsers = results.table_4_here(named(*(record(f"parsing_craft_seed{i}", "parsing", {"f1/test": 80.0 + i, "f1_free/test": 70.0, "parameters": 3e6}, sittings=[])
                                            for i in range(2))))

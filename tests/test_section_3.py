@@ -39,6 +39,34 @@ def test_looking_back_asks_for_the_symbol_so_many_places_back():
     assert not parameters["positions"] and section_3.LookBack("learned").positions.requires_grad
 
 
+def test_places_that_were_not_asked_about_are_tested_and_no_others(monkeypatch):
+    drawn = {}
+
+    def learned(model, batch, steps, test):
+        (_, asked), (_, tested) = batch(), test()
+        drawn[model.positions.requires_grad] = (asked >= 0).all(0), (tested >= 0).all(0)
+        assert ((asked >= 0).any(0) == drawn[model.positions.requires_grad][0]).all()
+        return 0.5
+
+    monkeypatch.setattr(section_3, "learned", learned)
+    assert section_3.unasked_places(0) == {"accuracy/sinusoidal": 0.5, "accuracy/learned": 0.5}
+    for asked, tested in drawn.values():
+        assert (asked ^ tested).all() and [i + section_3.BACK for i in tested.nonzero().flatten().tolist()] == list(range(5, section_3.LENGTH, 5))
+
+
+def test_small_keys_are_means_over_models_of_their_own(monkeypatch):
+    begun = []
+    monkeypatch.setattr(section_3, "learned", lambda model, *_: begun.append(torch.initial_seed()) or float(len(begun)))
+    assert section_3.small_keys(3) == {"accuracy/additive": 5.5, "accuracy/unscaled": 15.5}
+    assert begun == [*range(1030, 1040)] * 2
+
+
+def test_an_unknown_experiment_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        section_3.main(["unasked", "--out", str(tmp_path)])
+    assert end.value.code == 2 and "unknown experiment 'unasked': there are attention_compatibility" in capsys.readouterr().err
+
+
 def test_bytes_are_those_of_the_hidden_layer():
     "Additive attention keeps a number for every pair and hidden unit; dot products one for every pair, beside queries, keys and values."
     found = section_3.cost(lengths=(8, 32), d_k=16, rounds=2)

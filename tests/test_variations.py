@@ -24,7 +24,7 @@ from annotated_transformer.experiments.row_measurements import measure_step_time
 from annotated_transformer.experiments.sweep import Job, measurements, plan
 from annotated_transformer.translation import SENTENCE, load
 from annotated_transformer.experiments.variations import ROWS, SCALES, scaled
-from annotated_transformer.experiments.verdicts import OPEN, UNCLEAR, compare_all, read_claims, variation_rows
+from annotated_transformer.experiments.verdicts import OPEN, UNCLEAR, compare_all, read_claims, rows_for, variation_rows
 from annotated_transformer.tables import read_records
 from annotated_transformer.vocabulary import BytePairVocabulary
 
@@ -168,6 +168,28 @@ def test_a_record_of_another_configuration_is_refused(killed, data, tmp_path, ca
     record["config"]["training"]["steps"] = 7
     (tmp_path / "records" / killed["jobs"][0].record.name).write_text(json.dumps(record))
     fails(arguments(data, tmp_path, "base"), capsys, "steps 7", "would be 6")
+
+
+def test_the_rows_of_a_seed_have_one_precision(killed, data, tmp_path, capsys):
+    "A machine does not add to a seed that one of another precision has begun, and rows are compared within one precision."
+    (tmp_path / "records").mkdir()
+    record = json.loads(killed["jobs"][0].record.read_text())
+    other = {"float32": "bfloat16", "bfloat16": "float32"}[record["config"]["training"]["precision"]]
+    record["config"]["training"]["precision"] = other
+    (tmp_path / "records" / killed["jobs"][0].record.name).write_text(json.dumps(record))
+    fails([*arguments(data, tmp_path, "E"), "--seeds", "0"], capsys, "--seeds 0", f"trained in {other}", "other seeds")
+    assert [job.seed for job in plan(("E",), "tiny", (1,), data, tmp_path / "runs", tmp_path / "records")] == [1]
+
+    def run(row: str, seed: int, precision: str) -> dict:
+        return {"name": f"row_small_{row}_seed{seed}", "seed": seed, "sittings": [], "config": {"training": {"precision": precision}}}
+
+    found = [run(row, seed, precision) for precision, rows, seeds in (("bfloat16", ("base", "A1"), range(3)), ("float32", ("base", "C1"), range(3, 6)))
+             for row in rows for seed in seeds] + [run("D2", 0, "float32"), run("A1", 3, "float32")]
+    records = {r["name"]: r for r in found}
+    for row, seeds in (("A1", [0, 1, 2]), ("C1", [3, 4, 5]), ("D2", [3, 4, 5])):
+        assert list(rows_for({"pairs": [["base", row]]}, records)["base"]) == seeds
+    assert rows_for({"pairs": [["base", "D2"]]}, records)["D2"].keys() == {0} and rows_for({"pairs": [["A1", "C1"]]}, records)["A1"].keys() == {3}
+    assert rows_for({"pairs": [["base", "E"]]}, records) == {}
 
 
 def test_minutes_end_a_sweep_that_goes_on(data, tmp_path):

@@ -99,7 +99,9 @@ def could_see(margins: Sequence[float], same: bool) -> str:
 
 # %% ../../nbs/905_judges.ipynb #1aecc2b2
 def difference(claim: dict, records: dict[str, dict]) -> Found:
-    "Judge `margin`: better less worse above `least`, or within `within`; `fixed`: the worse has no seeds; `enough`: what both must reach."
+    """Judge `margin`: better less worse (`lower`: worse less better) above `least`, or within `within`; `fixed`: the worse has no seeds;
+    `enough`: what both must reach.
+    """
     sides = [matching(records, claim[side]["record"]) for side in ("better", "worse")]
     paths = [[claim[side].get(of, "") for of in ("value", "over", "less")] for side in ("better", "worse")]
     values = [dict(zip((r["seed"] for r in found), numbers(found, *of))) for found, of in zip(sides, paths)]
@@ -108,7 +110,7 @@ def difference(claim: dict, records: dict[str, dict]) -> Found:
     shared = sorted(set(values[0]) & set(values[1]))
     if not shared:
         raise Unmeasured("no seed in common")
-    margins = [values[0][seed] - values[1][seed] for seed in shared]
+    margins = [(values[0][seed] - values[1][seed]) * (-1 if claim.get("lower") else 1) for seed in shared]
     middle, half = mean(margins), half_interval(margins)
     effect = claim["within"] - abs(middle) if "within" in claim else middle - claim["least"]
     verdict = HOLDS if effect > half else FAILS if effect < -half else UNCLEAR
@@ -334,7 +336,8 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
         for i, f in enumerate(found[claim["name"]]):
             ours = Cell(f"{f.ours}. {claim['note']}" if "note" in claim else f.ours, f.records) if f.ours else missing(command) if command else Cell("no experiment yet")
             signs = marks(claim, [known[name] for name in f.records if name in known])
-            first = (claim["section"], claim["says"], claim["paper"]) if i == 0 else ("", "", "")
+            section = f"{claim['section']}: our question" if claim.get("own") else claim["section"]
+            first = (section, claim["says"], claim["paper"]) if i == 0 else ("", "", "")
             lines.append((*first, f.measure, ours, f.verdict + signs, claim["false"] if i == 0 else ""))
     return ResultTable("The claims", "what the paper says that an experiment can deny, in our words", ["section", "the claim", "the paper", "by", "ours", "verdict",
                        "false if"], lines, rules, {verdict + signs: colour for verdict, colour in {**COLOURS, COMPUTE: COLOURS[OPEN]}.items() for signs in ("", "†", "‡", "†‡")})

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['STEP_TIME', 'STOPPED', 'SEARCH', 'Job', 'command_of', 'gpus', 'check_same', 'begun_run', 'train_row', 'score_row',
-           'obey_parent', 'alone', 'perform', 'run_worker', 'Worker', 'plan', 'check_data', 'measurements',
-           'steps_done', 'cost', 'done', 'bar_over', 'run_jobs', 'outcome', 'score_table', 'carry_out', 'command_for',
-           'sweep']
+           'obey_parent', 'alone', 'perform', 'run_worker', 'Worker', 'plan', 'check_precision', 'check_data',
+           'measurements', 'steps_done', 'cost', 'done', 'bar_over', 'run_jobs', 'outcome', 'score_table', 'carry_out',
+           'command_for', 'sweep']
 
 # %% ../../nbs/510_sweep.ipynb #5e5c7711
 import contextlib
@@ -35,7 +35,7 @@ from ..records import command_line, make_record, write_record
 from ..runs import Run
 
 # %% ../../nbs/510_sweep.ipynb #a6b31d17
-from ..processes import stop_signals
+from ..processes import native_precision, stop_signals, training_device
 from ..training import start_run, train
 from ..translation import evaluate, load, write_sentences
 from ..vocabulary import load_vocabulary
@@ -98,7 +98,7 @@ STOPPED = 3  # exit code of a process that was asked to stop
 
 
 def check_same(what: str | Path, config: dict, wanted: Row) -> None:
-    "Raises InputError if a configuration is not the wanted one. (The machine decides on the precision.)"
+    "Raises InputError if a configuration is not the wanted one. (The machine decides on the precision: see `check_precision`.)"
     for part, other in (("model", wanted.model), ("training", wanted.training)):
         for name, value in asdict(other).items():
             # an option newer than the record had its default
@@ -233,7 +233,8 @@ def plan(rows: Sequence[str], scale: str, seeds: Sequence[int], data: Path, fold
          out: Path) -> list[Job]:
     """The jobs for some rows (all, if none is named), in the order in which they will run.
 
-    Raises InputError for an unknown row, a wrong seed, the wrong data, or a record with another configuration.
+    Raises InputError for an unknown row, a wrong seed, the wrong data, or a record with another configuration or, for
+    a seed that is not complete, of another precision than this machine's.
     """
     if unknown := [row for row in rows if row not in ROWS]:
         raise InputError(f"unknown row {unknown[0]!r}: there are {', '.join(ROWS)}")
@@ -245,9 +246,20 @@ def plan(rows: Sequence[str], scale: str, seeds: Sequence[int], data: Path, fold
     for job in jobs:
         if job.record.exists():
             check_same(job.record, read_json(job.record)["config"], job.wanted())
+        else:
+            check_precision(job)
     return sorted(jobs, key=lambda job: (job.row != "base", job.seed, -work(job.wanted())))
 
 # %% ../../nbs/510_sweep.ipynb #32634103
+def check_precision(job: Job) -> None:
+    "Raises InputError if rows of the job's seed have been trained in another precision than this machine's."
+    precision = native_precision(training_device())
+    for path in sorted(job.out.glob(f"row_{job.scale}_*_seed{job.seed}.json")):
+        if (other := read_json(path)["config"]["training"]["precision"]) != precision:
+            raise InputError(f"--seeds {job.seed}: {path} was trained in {other}, this machine trains in {precision}, and rows "
+                             "are compared within one precision: take other seeds, with base among the rows")
+
+
 def check_data(scale: str, data: Path) -> None:
     "Raises InputError if `data` does not hold the scale's corpus."
     name = SCALES[scale].corpus
@@ -263,8 +275,8 @@ def check_data(scale: str, data: Path) -> None:
 
 # %% ../../nbs/510_sweep.ipynb #fafcca83
 def measurements(jobs: Sequence[Job]) -> list[Job]:
-    "What comes after the trainings: the steps are timed if all three rows are among the jobs with seed 0."
-    first = {job.row: job for job in jobs if job.seed == 0}
+    "What comes after the trainings: the steps are timed if all three rows are among the jobs."
+    first = {job.row: job for job in jobs if job.seed == min(job.seed for job in jobs)}
     return [replace(first["base"], row="step_time")] if set(STEP_TIME) <= set(first) else []
 
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'OPEN', 'COLOURS', 'quality', 'paper_margin', 'read_claims', 'generations',
-           'variation_rows', 'rows_for', 'qualities', 't_areas', 't_quantile', 't_probability', 'common_seeds',
-           'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'pair_alone', 'compare_rows',
-           'adjusted', 'decide', 'combined', 'compare_all']
+           'variation_rows', 'in_one_precision', 'rows_for', 'qualities', 't_areas', 't_quantile', 't_probability',
+           'common_seeds', 'seed_noise', 'bleu_of', 'read_sentences', 'sentence_interval', 'Comparison', 'pair_alone',
+           'compare_rows', 'adjusted', 'decide', 'combined', 'compare_all']
 
 # %% ../../nbs/520_verdicts.ipynb #8b54096b
 import math
@@ -86,17 +86,31 @@ def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, 
 
 
 # %% ../../nbs/520_verdicts.ipynb #c0de5201
+def in_one_precision(rows: dict[str, dict[int, dict]]) -> list[dict[str, dict[int, dict]]]:
+    "The rows once for each precision of training, with the seeds that were trained in it."
+    found: dict[str, dict[str, dict[int, dict]]] = {}
+    for row, runs in rows.items():
+        for seed, record in runs.items():
+            precision = record.get("config", {}).get("training", {}).get("precision", "")
+            found.setdefault(precision, {}).setdefault(row, {})[seed] = record
+    return [found[precision] for precision in sorted(found)]
+
+
 def rows_for(claim: dict, records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
     """The rows to judge a claim by: those that satisfy the rule if they have all that it names, else the older ones.
+
+    Those by the rule are all of one precision, the one in which the rows that the claim names have most seeds.
 
     Rows of attention over parameters lend their spread to no other claim: it may be several times as wide. The older of
     them are of another layer, without a divisor, and judge nothing.
     """
     newer, older = (variation_rows(of, scale) for of in generations(records))
     named = {row for pair in claim["pairs"] for row in pair}
-    if not named <= set(newer):
+    whole = [rows for rows in in_one_precision(newer) if named <= set(rows)]
+    if not whole:
         return {row: of for row, of in older.items() if not row.startswith("AOP")}
-    return {row: of for row, of in newer.items() if row in named or not row.startswith("AOP")}
+    most = max(whole, key=lambda rows: min(len(rows[row]) for row in named))
+    return {row: of for row, of in most.items() if row in named or not row.startswith("AOP")}
 
 # %% ../../nbs/520_verdicts.ipynb #3f9efd5f
 def qualities(rows: dict[str, dict[int, dict]], measure: str) -> dict[str, dict[int, float]]:
