@@ -329,7 +329,8 @@ def test_lstms_closed_form_at_other_sizes():
         assert costs.update_flops(Net(MeanConfig()), *costs.sentences(300, batch, n)) == expected
 
 
-@pytest.mark.parametrize("options, word", [(["next", "--minutes", "0"], "--minutes 0"), (["throughput", "--device", "cuda"], "--device cuda")])
+@pytest.mark.parametrize("options, word", [(["next", "--minutes", "0"], "--minutes 0"), (["throughput", "--device", "cuda"], "--device cuda"),
+                                           (["plan", "--only", "x"], "goes with next")])
 def test_wrong_options_are_one_line(options, word, capsys, tmp_path):
     if "cuda" in options and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
@@ -345,6 +346,15 @@ def test_the_plan_lists_every_record(capsys, tmp_path):
     assert {state for state, _ in listed} == {"missing"} and len(listed) == len({name for _, name in listed})
     assert {f"rival_{system.name}{'_fr' * (tgt == 'fr')}_seed{seed}" for system in (*RULES.systems.values(), *RULES.tuned)
             for tgt, seeds in system.seeds.items() for seed in seeds} <= {name for _, name in listed}
+
+
+def test_one_record_with_what_it_waits_for():
+    plan = [module.Step(name, needs, None, after=after) for name, needs, after in
+            (("trial", [], ()), ("other", [], ()), ("run0", ["trial"], ()), ("run1", ["trial"], ()), ("test0", ["run0"], ("run0", "run1")))]
+    for only, names in (("trial", ["trial"]), ("run0", ["trial", "run0"]), ("test0", ["trial", "run0", "run1", "test0"])):
+        assert [step.name for step in module.leading_to(plan, only)] == names
+    with pytest.raises(module.InputError, match="--only run2: no such record"):
+        module.leading_to(plan, "run2")
 
 
 @pytest.mark.parametrize(("tgt", "seeds"), [("de", 12), ("fr", 6)])

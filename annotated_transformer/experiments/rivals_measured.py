@@ -6,7 +6,8 @@
 __all__ = ['System', 'Settings', 'Rules', 'read_rules', 'training_of', 'Place', 'Job', 'trial_jobs', 'there', 'chosen',
            'run_jobs', 'begun', 'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'Scoring',
            'run_names', 'scorings', 'judge', 'taken', 'Step', 'recorded', 'begin_one', 'work_on', 'steps_of', 'steps',
-           'do_next', 'time_updates', 'experts_use', 'measure_experts', 'rivals_measured', 'planned', 'main']
+           'leading_to', 'do_next', 'time_updates', 'experts_use', 'measure_experts', 'rivals_measured', 'planned',
+           'main']
 
 # %% ../../nbs/481_rivals_measured.ipynb #d464fcac
 import contextlib
@@ -422,11 +423,21 @@ def steps(rules: Rules) -> list[Step]:
     return trials + [step for tgt in ("de", "fr") for system in systems for step in steps_of(rules, system, tgt)]
 
 # %% ../../nbs/481_rivals_measured.ipynb #730d4ea9
-def do_next(rules: Rules, place: Place) -> bool:
-    "Continue the plan. Returns whether everything is done."
+def leading_to(plan: Sequence[Step], only: str) -> list[Step]:
+    "The step that leaves the record `only`, and those that it waits for. Raises InputError where no step does."
+    by_name, wanted = {step.name: step for step in plan}, [only]
+    if only not in by_name:
+        raise InputError(f"--only {only}: no such record in these rules: `plan` lists them")
+    for name in wanted:  # it grows as we go
+        wanted += [other for other in (*by_name[name].needs, *by_name[name].after) if other not in wanted]
+    return [step for step in plan if step.name in wanted]
+
+
+def do_next(rules: Rules, place: Place, only: str | None = None) -> bool:
+    "Continue the plan, or the part of it that leads to one record. Returns whether everything is done."
     if missing := [system.name for system in rules.systems.values() if system not in there(rules)]:
         say(f"Not in this package, left out: {', '.join(missing)}")
-    return work_on(steps(rules), place)
+    return work_on(leading_to(steps(rules), only) if only else steps(rules), place)
 
 # %% ../../nbs/481_rivals_measured.ipynb #339e7e70
 def time_updates(rules: Rules, device: str, out: Path) -> None:
@@ -486,7 +497,7 @@ def measure_experts(rules: Rules, place: Place) -> None:
 def rivals_measured(
     action: Literal["next", "throughput", "experts", "plan"], /, *,
     rules: Literal["rivals_measured", "multi30k", "unsmoothed", "plain_vectors", "wider_rates"] = "rivals_measured",
-    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None,
+    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None, only: str | None = None,
     device: Literal["cpu", "cuda"] = "cpu", folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
 ) -> None:
     """Compare the Transformer with its rivals: trials, runs and scores one after the other, each with a record.
@@ -494,6 +505,7 @@ def rivals_measured(
     Examples:
       python -m annotated_transformer.experiments.rivals_measured plan
       python -m annotated_transformer.experiments.rivals_measured next --minutes 60
+      python -m annotated_transformer.experiments.rivals_measured next --only rival_recurrent_seed0 --folder again/runs --out again
       python -m annotated_transformer.experiments.rivals_measured throughput --device cuda
 
     Args:
@@ -505,6 +517,7 @@ def rivals_measured(
         data_de: Multi30k, English-German, made by `prepare`
         data_fr: the same, English-French
         minutes: stop after this many minutes; the same command resumes
+        only: this record, with what it waits for (to repeat a run alone, copy the records of its trials to `out` first)
         device: for throughput
         folder: where run directories lie
         out: where records go
@@ -518,13 +531,15 @@ def rivals_measured(
         raise InputError(f"--rules {rules}: these rules have no lengths to time updates for")
     if action == "throughput":
         return time_updates(given, device, out)
+    if only and action != "next":
+        raise InputError(f"--only {only}: goes with next")
     if action == "plan":
         return print("\n".join(planned(given, out)))
     keep_memory()
     place = Place({"de": data_de, "fr": data_fr}, folder, out, until)
     if action == "experts":
         return measure_experts(given, place)
-    done = do_next(given, place)
+    done = do_next(given, place, only)
     say("All is done." if done else "Stopped, or waiting for another process. Go on with the same command.")
 
 # %% ../../nbs/481_rivals_measured.ipynb #7f20bc98
