@@ -304,7 +304,7 @@ def test_margins_from_the_raw_records(found, records):
 
 
 def test_single_numbers_from_the_raw_records(found):
-    rounds = {u["system"]: u["all"] for u in raw("variation_small_step_time")["metrics"]["updates"]}
+    rounds = {u["system"]: u["all"] for u in raw("row_small_step_time")["metrics"]["updates"]}
     for row in ("AOP1", "AOP2"):
         assert f"{math.exp(mean(math.log(b / a) for b, a in zip(rounds['base'], rounds[row]))):.2f} of the time of {row} (" in found["slower_steps"][0].ours
     for record, other in ((r, o) for r in ("rival_speed_cpu_bfloat16", "rival_speed_cpu_float32") for o in ("recurrent", "convolutional")):
@@ -313,11 +313,41 @@ def test_single_numbers_from_the_raw_records(found):
         assert f"{quotient:.2f} of the time of {other} (" in found[f"faster_than_{other}"][0].ours
 
 
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 19: 2.093}  # as printed in any table: two-sided, 95%
+
+
+def by_seed(side: dict, records: dict[str, dict]) -> dict[int, float]:
+    "The numbers of one side of a claim."
+    found = {}
+    for name in fnmatch.filter(records, side["record"]):
+        r = raw(name)
+        x, over, less = (r["metrics"][side[of].removeprefix("metrics.")] if of in side else None for of in ("value", "over", "less"))
+        found[r["seed"]] = x / over if over is not None else x - less if less is not None else x
+    return found
+
+
+def test_verdicts_by_margins_from_the_raw_records(found, records):
+    "Mean, interval and verdict by hand, for every such claim that has its records."
+    by_rule, seen = verdicts.generations(records)[0], set()
+    for name, claim in CLAIMS.items():
+        if claim["judge"] != "margin" or "enough" in claim or not found[name][0].records or any(is_older(records[r]) for r in found[name][0].records):
+            continue
+        better, worse = (by_seed(claim[side], by_rule) for side in ("better", "worse"))
+        worse = dict.fromkeys(better, mean(worse.values())) if claim.get("fixed") else worse
+        margins = [(better[seed] - worse[seed]) * (-1 if claim.get("lower") else 1) for seed in better if seed in worse]
+        half = STUDENT[len(margins) - 1] * stdev(margins) / math.sqrt(len(margins)) if len(margins) > 1 else math.inf
+        effect = claim["within"] - abs(mean(margins)) if "within" in claim else mean(margins) - claim["least"]
+        expected = HOLDS if effect > half else FAILS if effect < -half else UNCLEAR
+        assert (found[name][0].verdict, f"{mean(margins):+.3g}" in found[name][0].ours) == (expected, True), name
+        seen.add(expected)
+    assert seen == {HOLDS, FAILS, UNCLEAR}
+
+
 def test_one_digit_more_turns_a_verdict(records):
-    step = records["variation_small_step_time"]
+    step = records["row_small_step_time"]
     slow = [u | {"all": [(1.0 if u["system"] == "base" else 1.3) * x for x in next(v["all"] for v in step["metrics"]["updates"] if v["system"] == "base")]}
             for u in step["metrics"]["updates"]]
-    altered = records | {"variation_small_step_time": step | {"metrics": step["metrics"] | {"updates": slow}}}
+    altered = records | {"row_small_step_time": step | {"metrics": step["metrics"] | {"updates": slow}}}
     assert judge_all([CLAIMS["slower_steps"]], altered, RECORDS)["slower_steps"][0].verdict == HOLDS
 
 

@@ -182,7 +182,7 @@ def test_table_3_is_filled_by_records():
     rows = list(paper.table(3).row)
     found = named(*(variation(row, 0, 5 + i / 10, 30 - i) for i, row in enumerate(rows)), variation("base", 1, 5.2, 31.0),
                   variation("base", 2, 5.4, 32.0), record("variation_tiny_A1_seed0", "variation", {}),
-                  record("variation_small_step_time", "variation", {"ratio/AOP1": 1.4}))
+                  record("row_small_step_time", "variation", {"ratio/AOP1": 1.4}))
     by_rule = {name: r | {"sittings": []} for name, r in found.items()}
     table = results.table_3(by_rule)
     shown = table.frame
@@ -194,7 +194,7 @@ def test_table_3_is_filled_by_records():
     assert any(set(c.records) == bases for c in cells(table)) and {name for c in cells(table) for name in c.records} <= set(found)
     mixed = results.table_3({name: by_rule[name] if "base" in name else r for name, r in found.items()}).frame  # the others are older than the rule
     assert list(mixed["PPL (dev)", "ours"][:2]) == ["5.20 ± 0.20", "missing"] and list(mixed["PPL (dev)", "earlier"][:2]) == ["missing", "5.10†"]
-    steps = found["variation_small_step_time"] | {"metrics": {"ratio/AOP1": 1.4, "ratio/AOP2": 1.2}}
+    steps = found["row_small_step_time"] | {"metrics": {"ratio/AOP1": 1.4, "ratio/AOP2": 1.2}}
     newer = {name: r | {"sittings": []} for name, r in (found | named(variation("AOP1", 0, 4.9, 33.0), steps)).items()}
     aop = results.appendix_table(newer).frame
     assert list(aop["time / base's", "ours"]) == ["1.00", "1.40", "1.20"]

@@ -268,7 +268,7 @@ def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
 def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), lines = paper.printed("appendix"), []
-    hours, steps = paper.table("appendix").set_index("row").training_hours, next((records[name] for name in (f"row_{scale}_step_time", f"variation_{scale}_step_time") if name in records), None)
+    hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"row_{scale}_step_time")
     for row, *sizes, ppl, bleu, params, time_printed in printed:
         ours_ppl, ours_bleu, ours_params = measured(variation_runs(records, row, scale)[0], row, scale)
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
