@@ -155,7 +155,7 @@ def looking_back(seed: int) -> dict[str, float]:
         metrics[f"accuracy/{positions}"] = learned(LookBack(positions), batch, 200)
     return metrics
 
-
+# %% ../../nbs/170_section_3_measured.ipynb #c0de1701
 def unasked_places(seed: int) -> dict[str, float]:
     "The same at every fifth place, where training asked for nothing."
     unasked = torch.arange(BACK, LENGTH) % 5 == 0
