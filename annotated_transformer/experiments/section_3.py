@@ -157,7 +157,7 @@ def looking_back(seed: int) -> dict[str, float]:
 
 # %% ../../nbs/170_section_3_measured.ipynb #c0de1701
 def unasked_places(seed: int) -> dict[str, float]:
-    "The same at every fifth place, where training asked for nothing."
+    "Accuracy with sinusoids and with learned positions at every fifth place, where training asked for nothing."
     unasked = torch.arange(BACK, LENGTH) % 5 == 0
 
     def batch(asked: bool) -> tuple[Tensor, Tensor]:
