@@ -165,7 +165,7 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     columns = [("", "system"), (theirs, "EN-DE"), (theirs, "EN-FR"), (theirs, "FLOPs EN-DE"), (ours, "EN-DE"), (ours, "EN-DE, higher rates"), (ours, "EN-FR"),
                (ours, "weights ×10⁶"), (ours, "FLOPs EN-DE, counted")]
     return ResultTable("Table 2, in small", "BLEU of the systems that live here, 3.5 million weights each outside the tables of symbols and positions (sacreBLEU; "
-                       "29,000 pairs); below the rule three that the paper does not list; higher rates: three systems compared once more, in German, after the first comparison's rates had turned out to be too low, also for those not compared again; ±: standard deviation over three seeds, without it one run",
+                       "29,000 pairs); below the rule three that the paper does not list; higher rates: three systems compared once more, in German, with more learning rates to choose from, since the first comparison's may have been too low; ±: standard deviation over three seeds, without it one run",
                        columns, lines, [len(HERE)])
 
 # %% ../../nbs/899_result_tables.ipynb #7dc31423

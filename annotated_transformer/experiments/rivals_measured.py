@@ -497,8 +497,8 @@ def measure_experts(rules: Rules, place: Place) -> None:
 def rivals_measured(
     action: Literal["next", "throughput", "experts", "plan"], /, *,
     rules: Literal["rivals_measured", "multi30k", "unsmoothed", "plain_vectors", "wider_rates"] = "rivals_measured",
-    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None, only: str | None = None,
-    device: Literal["cpu", "cuda"] = "cpu", folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
+    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None,
+    only: str | None = None, device: Literal["cpu", "cuda"] = "cpu", folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
 ) -> None:
     """Compare the Transformer with its rivals: trials, runs and scores one after the other, each with a record.
 

@@ -78,7 +78,7 @@ def compatibility(seed: int) -> dict[str, float]:
             metrics[f"accuracy/{kind}/{size}"] = learned(LookUp(kind, d_k), memories, 200, 0.01)
     return metrics
 
-
+# %% ../../nbs/170_section_3_measured.ipynb #c0de1703
 def small_keys(seed: int, models: int = 10) -> dict[str, float]:
     "Accuracy of additive and of unscaled attention with small keys: the mean over so many models."
     metrics = {}
@@ -135,7 +135,8 @@ class LookBack(nn.Module):
         super().__init__()
         self.symbols, self.attention = nn.Embedding(SYMBOLS, d_model), MultiHeadAttention(d_model, 1)
         fixed = sinusoids(LENGTH, d_model)
-        self.positions = nn.Parameter(fixed if positions == "sinusoidal" else torch.randn(LENGTH, d_model) * fixed.std(), positions == "learned")
+        trained = positions == "learned"
+        self.positions = nn.Parameter(torch.randn(LENGTH, d_model) * fixed.std() if trained else fixed, trained)
         self.answer = nn.Linear(d_model, SYMBOLS)
 
     def forward(self, symbols: Tensor) -> Tensor:
@@ -167,7 +168,8 @@ def unasked_places(seed: int) -> dict[str, float]:
     metrics = {}
     for positions in ("sinusoidal", "learned"):
         torch.manual_seed(seed)
-        metrics[f"accuracy/{positions}"] = learned(LookBack(positions), partial(batch, True), 200, test=partial(batch, False))
+        asked, left_out = partial(batch, True), partial(batch, False)
+        metrics[f"accuracy/{positions}"] = learned(LookBack(positions), asked, 200, test=left_out)
     return metrics
 
 # %% ../../nbs/170_section_3_measured.ipynb #5627e8ab

@@ -276,7 +276,8 @@ def check_data(scale: str, data: Path) -> None:
 # %% ../../nbs/510_sweep.ipynb #fafcca83
 def measurements(jobs: Sequence[Job]) -> list[Job]:
     "What comes after the trainings: the steps are timed if all three rows are among the jobs."
-    first = {job.row: job for job in jobs if job.seed == min(job.seed for job in jobs)}
+    seed = min((job.seed for job in jobs), default=0)
+    first = {job.row: job for job in jobs if job.seed == seed}
     return [replace(first["base"], row="step_time")] if set(STEP_TIME) <= set(first) else []
 
 
