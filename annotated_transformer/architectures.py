@@ -24,6 +24,7 @@ from .files import InputError
 BUILT_IN = {
     "transformer": "model.TransformerConfig Transformer",
     "recurrent": "rivals.recurrent.RecurrentConfig Recurrent",
+    "input-feeding": "rivals.input_feeding.InputFeedingConfig InputFeeding",
     "deep-att": "rivals.deep_att.DeepAttConfig DeepAtt",
     "convolutional": "rivals.convolutional.ConvolutionalConfig Convolutional",
     "bytenet": "rivals.bytenet.ByteNetConfig ByteNet",

@@ -79,6 +79,7 @@ SMALL = {
     "transformer": "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8",
     "bag": "--d-model 16 --looseness 0.2",
     "recurrent": "--d-model 12 --n-layers 3",
+    "input-feeding": "--d-model 12 --n-layers 3",
     "deep-att": "--d-model 12 --n-layers 3",
     "convolutional": "--d-model 12 --n-layers 3 --kernel 3",
     "bytenet": "--d-model 12 --n-layers 4 --max-dilation 4",
@@ -209,7 +210,7 @@ def test_padding_changes_nothing(kind, tied):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("kind", ["recurrent", "deep-att", "bytenet", "mixture-of-experts"])
+@pytest.mark.parametrize("kind", ["recurrent", "input-feeding", "deep-att", "bytenet", "mixture-of-experts"])
 def test_plain_vectors_are_rows_of_the_table(kind, tied):
     "Multiplied by the root of d_model only where they are not plain; padding stays zero, and the search sees the same vectors."
     ids = torch.tensor([[5, 6, PAD]])
@@ -471,7 +472,7 @@ def test_the_peak_is_their_papers_at_any_width_and_warm_up(changes):
 
 
 def test_different_kinds_write_together(trained, data):
-    runs = [trained(kind) for kind in ("transformer", "recurrent", "convolutional", "bytenet", "deep-att", "mixture-of-experts")]
+    runs = [trained(kind) for kind in ("transformer", "recurrent", "input-feeding", "convolutional", "bytenet", "deep-att", "mixture-of-experts")]
     together, lines = ensemble([load(run) for run in runs]), ["the cow sees the old dog", "a bird sings"]
     assert len(together.translate(lines)) == 2
     ids = [together.vocabulary.encode(line) + [END] for line in lines]

@@ -241,6 +241,14 @@ def test_wider_rates_differ_in_the_trials_alone():
     assert wider.systems == {name: first.systems[name]._replace(own=None, seeds={"de": [0, 1, 2]}) for name in three}
 
 
+def test_the_second_recurrent_network_is_compared_by_the_same_rules():
+    wider, second = module.read_rules("wider_rates"), module.read_rules("input_feeding")
+    assert second.trials | {"peaks": wider.trials["peaks"]} == wider.trials and set(second.trials["peaks"]) < set(wider.trials["peaks"])
+    assert second._replace(trials=wider.trials, systems=wider.systems) == wider
+    (system,) = second.systems.values()
+    assert system._replace(name="recurrent", config="recurrent") == wider.systems["recurrent"]
+
+
 def test_trials_with_plain_vectors_differ_in_the_vectors_alone():
     plain = module.read_rules("plain_vectors")
     assert plain.trials | {"peaks": RULES.trials["peaks"]} == RULES.trials and set(plain.trials["peaks"]) < set(RULES.trials["peaks"])
