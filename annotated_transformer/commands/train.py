@@ -284,7 +284,7 @@ def train(
         folder: the run directory; one that exists is continued
         data: a corpus made by `prepare`
         config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, parser-small,
-            rival-transformer, or a kind of model: recurrent, deep-att, convolutional, bytenet,
+            rival-transformer, or a kind of model: recurrent, input-feeding, deep-att, convolutional, bytenet,
             mixture-of-experts, or with the training of its own paper recurrent-own, convolutional-own,
             bytenet-own, or a TOML, YAML or JSON file (default: small); further options change single
             values

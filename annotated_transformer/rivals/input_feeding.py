@@ -50,7 +50,7 @@ def draw_lstm(lstm: nn.LSTM) -> None:
 
 # %% ../../nbs/425_input_feeding.ipynb #0382e2ab
 class InputFeeding(EncoderDecoder):
-    "Luong's shape: all layers of the encoder read both ways, and the decoder's newest state asks, answers and is fed the answer."
+    "Luong's shape: an encoder that reads both ways in every layer, and a decoder that is fed its own last answer."
 
     def __init__(self, config: InputFeedingConfig = InputFeedingConfig()):
         super().__init__(config)
@@ -105,7 +105,8 @@ class InputFeeding(EncoderDecoder):
         memory: Float[Tensor, "batch src 2*d_model"],
         mask: Bool[Tensor, "batch 1 1 src"],
     ) -> Float[Tensor, "batch tgt d_model"]:
-        y, keys, state = self.dropout(self.vectors("target", tgt)), self.alignment.key(memory), self.first_state(memory, mask)
+        y, keys = self.dropout(self.vectors("target", tgt)), self.alignment.key(memory)
+        state = self.first_state(memory, mask)
         answers = [torch.zeros_like(y[:, :1])]
         for i in range(tgt.size(1)):
             newest, state = self.decoder(torch.cat((y[:, i : i + 1], answers[-1]), -1), state)
