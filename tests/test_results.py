@@ -298,7 +298,7 @@ def test_systems_that_live_here_stand_beside_the_papers():
     "Without records everything of ours is missing, with a command; with them each is in its own line and column."
     empty = results.table_2_here({})
     command = "python -m annotated_transformer.experiments.rivals_measured next"
-    assert {c.command for c in cells(empty) if c == "missing"} == {command, f"{command} --rules wider_rates"}
+    assert {c.command for c in cells(empty) if c == "missing"} == {command, f"{command} --rules wider_rates", f"{command} --rules input_feeding"}
     assert set(empty.frame["the paper: newstest2014", "EN-DE"]) - {""} <= {str(line[2]) for line in paper.printed(2)[0]}
     test = "sacrebleu/test_2016_flickr"
     found = named(*(record(f"rival_test_recurrent_seed{i}", "rival", {test: 30.0 + i}, sittings=[]) for i in range(3)),
@@ -313,6 +313,10 @@ def test_systems_that_live_here_stand_beside_the_papers():
     assert list(shown.loc["GNMT, before RL, three seeds together"][[(here, "EN-DE"), (here, "EN-DE, higher rates")]]) == ["33.0", "36.0"]
     assert shown.loc["MoE [32]"][here, "EN-DE, higher rates"] == "not made" and shown.loc["GNMT + RL [38]"][here, "EN-DE"] == "missing"
     assert shown.loc["GNMT + RL Ensemble [38]"][here, "EN-DE"] == "not made"
+    later = named(record("wider_rates_test_input-feeding_seed0", "rival", {test: 34.0}, sittings=[]),
+                  record("wider_rates_input-feeding_seed0", "rival", {"parameters": 4.5e6, "flops": 3e14}, sittings=[]))
+    shown = results.table_2_here(later).frame.set_index(("", "system")).loc["LSTMs with input feeding"][here].tolist()
+    assert shown == ["not made", "34.0", "not made", "4.5", "3.0·10¹⁴"]
     parsers = results.table_4_here(named(*(record(f"parsing_craft_seed{i}", "parsing", {"f1/test": 80.0 + i, "f1_free/test": 70.0, "parameters": 3e6}, sittings=[])
                                            for i in range(2))))
     assert list(parsers.frame["here: CRAFT's test set", "F1, free search"]) == ["missing", "70.0 ± 0.0"]
