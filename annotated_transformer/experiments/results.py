@@ -158,7 +158,7 @@ def likeness(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
             rival_cell(records, system, "de", "parameters", lambda x: f"{x / 1e6:.1f}", rules),
             "not counted" if joint or system.endswith("-rl") else rival_cell(records, system, "de", "flops", power, rules))
 
-
+# %% ../../nbs/899_result_tables.ipynb #c127fb2d
 def table_2_here(records: dict[str, dict]) -> ResultTable:
     "Table 2's systems, the paper's numbers beside those of their small likenesses here."
     printed = {line[0].replace("*", ""): line for line in paper.printed(2)[0]}
