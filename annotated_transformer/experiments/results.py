@@ -124,14 +124,15 @@ HERE = {"ByteNet": "bytenet", "Deep-Att + PosUnk": "deep-att", "GNMT + RL": "rec
         "Transformer (base model)": "transformer"}
 "of each system of Table 2 the name in our records; none, where we made no such ensemble"
 OWN_ROWS = {"GNMT, before RL": "recurrent", "GNMT, before RL, three seeds together": "ensemble_recurrent",
-            "LSTMs with input feeding": "input-feeding", "LSTMs with input feeding, three seeds together": "ensemble_input-feeding",
+            "LSTMs with input feeding": "input-feeding",
+            "LSTMs with input feeding, three seeds together": "ensemble_input-feeding",
             "Transformer, three seeds together": "ensemble_transformer"}
 LATER = {"input-feeding": "input_feeding"}
 "a system that the first comparison did not have, and the rules by which its records are made"
 AGAIN = {"transformer", "recurrent", "convolutional", *LATER}
 "the systems that were compared once more, with more learning rates to choose from"
 
-
+# %% ../../nbs/899_result_tables.ipynb #8788133f
 def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=lambda x: f"{x:.1f}", rules: str = "rival") -> Cell:
     "A number of a system's runs on Multi30k by some rules: `test/...` is of the records on the test set, anything else of the trainings'."
     kind, name = key.partition("/")[0] == "test", system + ("_fr" if tgt == "fr" else "")

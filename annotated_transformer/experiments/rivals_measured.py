@@ -496,9 +496,11 @@ def measure_experts(rules: Rules, place: Place) -> None:
 # %% ../../nbs/481_rivals_measured.ipynb #7c40d94a
 def rivals_measured(
     action: Literal["next", "throughput", "experts", "plan"], /, *,
-    rules: Literal["rivals_measured", "multi30k", "unsmoothed", "plain_vectors", "wider_rates", "input_feeding"] = "rivals_measured",
-    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"), minutes: float | None = None,
-    only: str | None = None, device: Literal["cpu", "cuda"] = "cpu", folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
+    rules: Literal["rivals_measured", "multi30k", "unsmoothed", "plain_vectors", "wider_rates",
+                   "input_feeding"] = "rivals_measured",
+    data_de: Path = Path("data/multi30k"), data_fr: Path = Path("data/multi30k-fr"),
+    minutes: float | None = None, only: str | None = None, device: Literal["cpu", "cuda"] = "cpu",
+    folder: Path = Path("runs/rivals"), out: Path = Path("nbs/results"),
 ) -> None:
     """Compare the Transformer with its rivals: trials, runs and scores one after the other, each with a record.
 
@@ -513,8 +515,8 @@ def rivals_measured(
           measure which experts the trained mixtures of experts ask
         rules: rivals_measured: the comparison; multi30k: a Transformer alone, trained eight times as
           long; unsmoothed: trials without label smoothing; plain_vectors: trials without the factor of section 3.4;
-          wider_rates: three systems again, with higher rates to choose from; input_feeding: a second recurrent network at
-          these rates
+          wider_rates: three systems again, with higher rates to choose from; input_feeding: a second
+          recurrent network at these rates
         data_de: Multi30k, English-German, made by `prepare`
         data_fr: the same, English-French
         minutes: stop after this many minutes; the same command resumes
