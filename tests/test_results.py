@@ -207,6 +207,20 @@ def test_older_records_are_not_averaged_with_newer_ones():
     assert results.table_3(found).frame["BLEU (dev)", "ours"][0] == "30.0"
 
 
+def test_rows_of_two_precisions_are_not_averaged_and_say_which():
+    def trained(row: str, seed: int, precision: str, ppl: float, bleu: float) -> dict:
+        return variation(row, seed, ppl, bleu) | {"sittings": [], "config": {"model": {"pre_norm": False}, "training": {"precision": precision}}}
+
+    bases = [trained("base", seed, precision, 5 + seed, 30 - seed) for seed, precision in enumerate(["bfloat16"] * 3 + ["float32"] * 2)]
+    found = named(*bases, trained("A1", 0, "bfloat16", 5.5, 20), trained("A2", 3, "float32", 5.25, 21), trained("AOP1", 4, "float32", 4, 22))
+    table = results.table_3(found)
+    assert list(table.frame["PPL (dev)", "ours"][:3]) == ["6.00 ± 1.00", "5.50", "5.25‡"] and table.frame["BLEU (dev)", "ours"][2] == "21.0‡"
+    assert "‡: trained in float32, where base has 8.50 ± 0.71 and 26.5 ± 0.7" in table.caption
+    assert list(results.appendix_table(found).frame["PPL (dev)", "ours"][:2]) == ["6.00 ± 1.00", "4.00‡"]
+    alone = named(*bases[:3], trained("A2", 3, "float32", 5.25, 21))  # no base of its own precision
+    assert results.table_3(alone).frame["PPL (dev)", "ours"][2] == "missing" and "‡" not in results.table_3(alone).caption
+
+
 def test_captions_say_how_the_small_runs_were_made():
     post = variation("base", 0, 5, 30)
     post["config"] = {"model": {"pre_norm": False}}

@@ -7,8 +7,8 @@ __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'HERE',
            'PARSING', 'SYSTEMS', 'SETS', 'PARSERS_HERE', 'PAGE', 'abandoned', 'cell', 'averaged', 'table_1',
            'cost_by_time', 'cost_by_count', 'fills', 'on_wmt', 'table_2', 'rival_cell', 'likeness', 'table_2_here',
            'corpus_of', 'runs_of', 'with_test', 'on_sets', 'trained_flops', 'our_runs', 'key_of', 'variation_runs',
-           'measured', 'at_scale', 'table_3', 'appendix_table', 'parser_cell', 'table_4', 'table_4_here', 'all_tables',
-           'write_tables', 'main']
+           'precision_of', 'measured', 'other_base', 'at_scale', 'table_3', 'appendix_table', 'parser_cell', 'table_4',
+           'table_4_here', 'all_tables', 'write_tables', 'main']
 
 # %% ../../nbs/899_result_tables.ipynb #6262f513
 import re
@@ -22,7 +22,7 @@ from .. import paper
 from .parsing_runs import parser_name
 from .sweep import command_for
 from .variations import ROWS, SCALES
-from .verdicts import generations, read_claims, variation_rows
+from .verdicts import generations, in_one_precision, read_claims, rows_for, variation_rows
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
 from ..presets import PRESETS
@@ -233,16 +233,36 @@ def key_of(row: str) -> str:
 
 
 def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> tuple[list[dict], list[dict]]:
-    "The records of a row of Table 3, or of the appendix's table, one for each seed: those by the rule, and those older than it."
-    return tuple(list(variation_rows(of, scale).get(key_of(row), {}).values()) for of in generations(records))
+    """The records of a row of Table 3, or of the appendix's table, one for each seed: those by the rule, and those older than it.
+
+    Those by the rule are of one precision, in which there is a base to compare them with.
+    """
+    key, (newer, older) = key_of(row), generations(records)
+    by_rule = rows_for({"pairs": [["base", key]]}, newer, scale)
+    return tuple(list(rows.get(key, {}).values()) for rows in (by_rule, variation_rows(older, scale)))
 
 
-def measured(found: list[dict], row: str, scale: str) -> tuple[Cell, Cell, Cell]:
-    "Perplexity, BLEU and millions of parameters of a row's records."
+def precision_of(found: Sequence[dict]) -> str:
+    "The precision in which the runs of a row were trained; empty where there is none."
+    return found[0]["config"]["training"]["precision"] if found and "training" in found[0].get("config", {}) else ""
+
+# %% ../../nbs/899_result_tables.ipynb #d2e250e1
+def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[Cell, Cell, Cell]:
+    "Perplexity, BLEU and millions of parameters of a row's records; `mark` follows the first two."
     if not found:
         return (missing(command_for([key_of(row)], scale)),) * 3
-    return (averaged(found, 2, "perplexity"), averaged(found, 1, "sacrebleu/dev"),
-            cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
+    scores = (averaged(found, 2, "perplexity"), averaged(found, 1, "sacrebleu/dev"))
+    return (*(Cell(score + mark, score.records) for score in scores), cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
+
+
+def other_base(records: dict[str, dict], scale: str) -> list[dict]:
+    "The runs of base in another precision than that of the tables, if other rows are shown in it."
+    shown = precision_of(variation_runs(records, "base", scale)[0])
+    for rows in in_one_precision(variation_rows(generations(records)[0], scale)):
+        base = list(rows.get("base", {}).values())
+        if base and len(rows) > 1 and precision_of(base) != shown:
+            return base
+    return []
 
 # %% ../../nbs/899_result_tables.ipynb #783e5384
 def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
@@ -251,15 +271,20 @@ def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
     norms = [{("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for of in rows for r in of.values()} for rows in found]
     norm = " and ".join(sorted(norms[0])) + (f" (earlier†: {' and '.join(sorted(norms[1]))})" if norms[1] else "")
     s = SCALES[scale]
+    base = other_base(records, scale)
+    ppl, bleu, _ = measured(base, "base", scale)
+    beside = f"; ‡: trained in {precision_of(base)}, where base has {ppl} and {bleu}" if base else ""
     common = [f"{CORPORA[s.corpus]} EN-DE", norm.strip(), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
-    return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; ±: standard deviation over seeds"
+    return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; ±: standard deviation over seeds{beside}"
 
 # %% ../../nbs/899_result_tables.ipynb #5e9fb974
 def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "Table 3, with our runs at one scale."
-    (printed, rules), lines = paper.printed(3), []
+    (printed, rules), lines, other = paper.printed(3), [], precision_of(other_base(records, scale)) or "none"
     for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]), printed):
-        (ours_ppl, ours_bleu, ours_params), (old_ppl, old_bleu, _) = (measured(of, row, scale) for of in variation_runs(records, row, scale))
+        newer, older = variation_runs(records, row, scale)
+        ours_ppl, ours_bleu, ours_params = measured(newer, row, scale, "‡" * (precision_of(newer) == other))
+        old_ppl, old_bleu, _ = measured(older, row, scale)
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
         lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, old_ppl, bleu, ours_bleu, old_bleu, params, counted, ours_params))
     columns = [("", ""), *(("", name) for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "ϵ_ls")), ("", "train steps"),
@@ -275,8 +300,10 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), lines = paper.printed("appendix"), []
     hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"row_{scale}_step_time")
+    other = precision_of(other_base(records, scale)) or "none"
     for row, *sizes, ppl, bleu, params, time_printed in printed:
-        ours_ppl, ours_bleu, ours_params = measured(variation_runs(records, row, scale)[0], row, scale)
+        found = variation_runs(records, row, scale)[0]
+        ours_ppl, ours_bleu, ours_params = measured(found, row, scale, "‡" * (precision_of(found) == other))
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
         if steps and row != "base":
             time = cell(f"{metric(steps, f'ratio/{key_of(row)}'):.2f}", steps)
@@ -309,11 +336,12 @@ def table_4(records: dict[str, dict]) -> ResultTable:
     own = [r for r in records.values() if r["task"] == "parsing" and "trained_on" in r and r.get("scale", 1) == 1]
     for _, runs in groupby(own, key=lambda r: re.sub(r"_seed\d+$", "", r["name"])):  # the seeds of one experiment
         first, *others = runs
+        rate = f", chose rate {first['chosen']['best']['rate']:g}" if first.get("chosen") else ""
         for key in first["metrics"]:
             system, split = (key.split("/") + [""])[:2]
             if system in SYSTEMS and split in SETS:
                 digits = 1 + (99.95 <= metric(first, key) < 100)  # what is less than 100 does not show as 100
-                lines.append((SYSTEMS[system] or parser_name(first), f"{first['trained_on']} ({first['training_trees']:,} trees)", "", averaged([first, *others], digits, key),
+                lines.append((SYSTEMS[system] or parser_name(first), f"{first['trained_on']} ({first['training_trees']:,} trees){rate}", "", averaged([first, *others], digits, key),
                               first["tested_on"] + SETS[split]))
     columns = [("", "parser"), ("", "training"), ("F1", "paper"), ("F1", "ours"), ("", "tested on")]
     return ResultTable("Table 4", "constituency parsing; below the last rule our own runs on free treebanks", columns, lines,
