@@ -305,7 +305,7 @@ def test_the_clock(tmp_path, monkeypatch, place):
     module.time_updates(rules, "cpu", tmp_path)
     record = read_record(tmp_path / f"rival_speed_cpu_{native_precision(torch.device('cpu'))}.json")
     assert {(line["system"], line["n"], line["batch"]) for line in record["metrics"]["updates"]} == {
-        (name, n, 16 // n) for name in ("transformer", "recurrent") for n in (4, 8)}
+        (name, n, 16 // n) for name in ("transformer", "recurrent", "input-feeding") for n in (4, 8)}
     assert all(record["metrics"][f"seconds/transformer/{n}"] > 0 for n in (4, 8))
 
 

@@ -445,11 +445,10 @@ def do_next(rules: Rules, place: Place, only: str | None = None) -> bool:
 # %% ../../nbs/481_rivals_measured.ipynb #339e7e70
 def time_updates(rules: Rules, device: str, out: Path) -> None:
     """Write the record `rival_speed_DEVICE_PRECISION`: the seconds of an update by system and length, in the
-    device's precision.
+    device's precision. The second recurrent network takes its turn with the systems of `rules`.
     """
-    precision = native_precision(torch.device(device))
-    begun_at, names = time.monotonic(), {s.name: s.config for s in there(rules)}
-    systems = {s.name: s.configuration(5000) for s in there(rules)}
+    timed, begun_at, precision = there(rules) + there(read_rules("input_feeding")), time.monotonic(), native_precision(torch.device(device))
+    names, systems = {s.name: s.config for s in timed}, {s.name: s.configuration(5000) for s in timed}
     lines = measure_updates(systems, **rules.throughput, device=torch.device(device))
     metrics = {"updates": lines} | {f"seconds/{line['system']}/{line['n']}": line["seconds"] for line in lines}
     metrics |= {f"sequential_steps/{name}/{n}": sequential_steps(build(config), n)
