@@ -158,7 +158,7 @@ def test_records_have_what_claims_and_tables_ask_for(done):
     place, _ = done
     run, test, both = (read_record(place.out / f"rival_{name}.json") for name in ("transformer_seed1", "test_transformer_seed1", "ensemble_transformer"))
     asked = {side["value"].removeprefix("metrics.") for claim in read_claims()["claim"] if claim["judge"] == "margin"
-             for side in (claim["better"], claim["worse"]) if side["record"].startswith("rival_") and "_seed" in side["record"]}
+             for side in (claim["better"], claim["worse"]) if side["record"].startswith(("rival_", "wider_rates_")) and "_seed" in side["record"]}
     assert asked and asked <= set(run["metrics"])
     assert {"parameters", "flops", "sequential_steps", "target_tokens", "perplexity/dev", "chrf/dev"} <= set(run["metrics"])
     assert [("sacrebleu" in line, line["step"]) for line in run["curve"]] == [(True, 2), (True, 4)]
