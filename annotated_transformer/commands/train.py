@@ -61,11 +61,11 @@ def check_options(model: Any, changes: dict) -> None:
     own = [field.name for field in fields(model)]
     if "src_vocab_size" in changes and "src_vocab_size" not in own:
         raise InputError(
-            f"a {kind_of(model)} model has one vocabulary for both languages: prepare the data without "
+            f"models of the kind {kind_of(model)} have one vocabulary for both languages: prepare the data without "
             "--separate-vocabularies")
     for name in changes:
         if name not in own and name not in {field.name for field in fields(TrainingConfig)}:
-            raise InputError(f"--{name.replace('_', '-')}: a {kind_of(model)} model has no such option; it has "
+            raise InputError(f"--{name.replace('_', '-')}: models of the kind {kind_of(model)} have no such option; they have "
                              + ", ".join(f"--{field.replace('_', '-')}" for field in own if field not in DECIDED))
 
 
@@ -121,7 +121,7 @@ def differences(run: Run, preset: str | None, changes: dict) -> list[str]:
     if preset is not None:
         kind = kind_of(preset_named(preset)[0])
         if kind != kind_of(own):
-            return [f"--config {preset}, a {kind} model (it has a {kind_of(own)} model)"]
+            return [f"--config {preset}, of the kind {kind} (its model is of the kind {kind_of(own)})"]
         model, training = configured(preset, changes)
         asked = {name: value for name, value in (asdict(model) | asdict(training)).items()
                  if name not in (*DECIDED, "precision")}

@@ -429,7 +429,7 @@ def transformer_of(run: str) -> Translator:
     "The translator of a run. Raises InputError where its model has no such heads."
     translator = load(run)
     if not isinstance(translator.model, Transformer):
-        raise InputError(f"{run}: a {kind_of(translator.model.config)} model: only a Transformer has these heads")
+        raise InputError(f"{run}: a model of the kind {kind_of(translator.model.config)}: only a Transformer has these heads")
     return translator
 
 
