@@ -7,8 +7,8 @@ __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'HERE',
            'PARSING', 'SYSTEMS', 'SETS', 'PARSERS_HERE', 'PAGE', 'abandoned', 'cell', 'averaged', 'table_1',
            'cost_by_time', 'cost_by_count', 'fills', 'on_wmt', 'table_2', 'rival_cell', 'likeness', 'table_2_here',
            'corpus_of', 'runs_of', 'with_test', 'on_sets', 'trained_flops', 'our_runs', 'key_of', 'variation_runs',
-           'precision_of', 'measured', 'other_base', 'at_scale', 'table_3', 'appendix_table', 'parser_cell', 'table_4',
-           'table_4_here', 'all_tables', 'write_tables', 'main']
+           'precision_of', 'measured', 'mark_of', 'other_base', 'at_scale', 'table_3', 'appendix_table', 'parser_cell',
+           'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
 
 # %% ../../nbs/899_result_tables.ipynb #6262f513
 import re
@@ -255,6 +255,11 @@ def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[C
     return (*(Cell(score + mark, score.records) for score in scores), cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
 
 
+def mark_of(found: Sequence[dict], records: dict[str, dict], scale: str) -> str:
+    "‡ for runs in another precision than that of base in the tables."
+    return "‡" if found and precision_of(found) != precision_of(variation_runs(records, "base", scale)[0]) else ""
+
+
 def other_base(records: dict[str, dict], scale: str) -> list[dict]:
     "The runs of base in another precision than that of the tables, if other rows are shown in it."
     shown = precision_of(variation_runs(records, "base", scale)[0])
@@ -272,18 +277,17 @@ def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
     norm = " and ".join(sorted(norms[0])) + (f" (earlier†: {' and '.join(sorted(norms[1]))})" if norms[1] else "")
     s = SCALES[scale]
     base = other_base(records, scale)
-    ppl, bleu, _ = measured(base, "base", scale)
-    beside = f"; ‡: trained in {precision_of(base)}, where base has {ppl} and {bleu}" if base else ""
+    beside = "; ‡: trained in {}, where base has {} and {}".format(precision_of(base), *measured(base, "base", scale)) if base else ""
     common = [f"{CORPORA[s.corpus]} EN-DE", norm.strip(), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
     return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; ±: standard deviation over seeds{beside}"
 
 # %% ../../nbs/899_result_tables.ipynb #5e9fb974
 def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "Table 3, with our runs at one scale."
-    (printed, rules), lines, other = paper.printed(3), [], precision_of(other_base(records, scale)) or "none"
+    (printed, rules), lines = paper.printed(3), []
     for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]), printed):
         newer, older = variation_runs(records, row, scale)
-        ours_ppl, ours_bleu, ours_params = measured(newer, row, scale, "‡" * (precision_of(newer) == other))
+        ours_ppl, ours_bleu, ours_params = measured(newer, row, scale, mark_of(newer, records, scale))
         old_ppl, old_bleu, _ = measured(older, row, scale)
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
         lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, old_ppl, bleu, ours_bleu, old_bleu, params, counted, ours_params))
@@ -300,10 +304,9 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), lines = paper.printed("appendix"), []
     hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"row_{scale}_step_time")
-    other = precision_of(other_base(records, scale)) or "none"
     for row, *sizes, ppl, bleu, params, time_printed in printed:
         found = variation_runs(records, row, scale)[0]
-        ours_ppl, ours_bleu, ours_params = measured(found, row, scale, "‡" * (precision_of(found) == other))
+        ours_ppl, ours_bleu, ours_params = measured(found, row, scale, mark_of(found, records, scale))
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
         if steps and row != "base":
             time = cell(f"{metric(steps, f'ratio/{key_of(row)}'):.2f}", steps)
@@ -336,7 +339,7 @@ def table_4(records: dict[str, dict]) -> ResultTable:
     own = [r for r in records.values() if r["task"] == "parsing" and "trained_on" in r and r.get("scale", 1) == 1]
     for _, runs in groupby(own, key=lambda r: re.sub(r"_seed\d+$", "", r["name"])):  # the seeds of one experiment
         first, *others = runs
-        rate = f", chose rate {first['chosen']['best']['rate']:g}" if first.get("chosen") else ""
+        rate = f", rate {first['chosen']['best']['rate']:g}" if first.get("chosen") else ""
         for key in first["metrics"]:
             system, split = (key.split("/") + [""])[:2]
             if system in SYSTEMS and split in SETS:
@@ -344,7 +347,7 @@ def table_4(records: dict[str, dict]) -> ResultTable:
                 lines.append((SYSTEMS[system] or parser_name(first), f"{first['trained_on']} ({first['training_trees']:,} trees){rate}", "", averaged([first, *others], digits, key),
                               first["tested_on"] + SETS[split]))
     columns = [("", "parser"), ("", "training"), ("F1", "paper"), ("F1", "ours"), ("", "tested on")]
-    return ResultTable("Table 4", "constituency parsing; below the last rule our own runs on free treebanks", columns, lines,
+    return ResultTable("Table 4", "constituency parsing; below the last rule our own runs on free treebanks (rate: the factor of equation 3, where it was chosen from several)", columns, lines,
                        [rule for rule in rules if rule < len(lines)])
 
 # %% ../../nbs/899_result_tables.ipynb #f6cd15c9

@@ -447,7 +447,8 @@ def time_updates(rules: Rules, device: str, out: Path) -> None:
     """Write the record `rival_speed_DEVICE_PRECISION`: the seconds of an update by system and length, in the
     device's precision. The second recurrent network takes its turn with the systems of `rules`.
     """
-    timed, begun_at, precision = there(rules) + there(read_rules("input_feeding")), time.monotonic(), native_precision(torch.device(device))
+    begun_at, precision = time.monotonic(), native_precision(torch.device(device))
+    timed = there(rules) + there(read_rules("input_feeding"))
     names, systems = {s.name: s.config for s in timed}, {s.name: s.configuration(5000) for s in timed}
     lines = measure_updates(systems, **rules.throughput, device=torch.device(device))
     metrics = {"updates": lines} | {f"seconds/{line['system']}/{line['n']}": line["seconds"] for line in lines}
