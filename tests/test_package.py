@@ -183,13 +183,21 @@ print(load("ende").translate("The weather will be nice tomorrow."))
 
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
+    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "sweep", "demo")
+    told = run("python", "-I", "-c", f"""
+import contextlib
+from annotated_transformer.cli import main
+for command in {commands}:
+    with contextlib.suppress(SystemExit):
+        main([command, "--help"])
+    print("the end")
+""").lower().split("the end\n")[:-1]
     in_readme = re.findall(r"annotated-transformer (\w+)(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    for command in ("prepare", "train", "translate", "evaluate", "parse", "export", "sweep", "demo"):
+    for command, helped in zip(commands, told, strict=True):
         assert command in printed
-        told = run("annotated-transformer", command, "--help")
-        assert "usage" in told.lower()
+        assert f"usage: annotated-transformer {command}" in helped
         for option in {option for name, line in in_readme if name == command for option in re.findall(r" (--\w[\w-]*)", line)}:
-            assert option in told, f"README.md has `annotated-transformer {command} ... {option}`, which there is not"
+            assert option in helped, f"README.md has `annotated-transformer {command} ... {option}`, which there is not"
 
 
 def test_the_environment_holds_no_tools(run):
