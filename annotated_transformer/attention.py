@@ -45,8 +45,8 @@ class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
     `n_heads` is h; `d_k` and `d_v` are d_model / n_heads unless given. `query.weight` holds the W_i^Q one under the other.
-    `dropout` is on the weights (section 6.3 names it; only a paragraph of the source that is commented out describes it), `bias` on the four projections (not in the paper). Raises ValueError if d_model
-    is not a multiple of n_heads and d_k or d_v is not given.
+    `dropout` is on the weights (section 6.3 names it), `bias` on the four projections (not in the paper). Raises ValueError
+    if d_model is not a multiple of n_heads and d_k or d_v is not given.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int | None = None, d_v: int | None = None,

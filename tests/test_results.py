@@ -224,7 +224,7 @@ def test_rows_of_two_precisions_are_not_averaged_and_say_which():
 def test_captions_say_how_the_small_runs_were_made():
     post = variation("base", 0, 5, 30)
     post["config"] = {"model": {"pre_norm": False}}
-    assert "(earlier†: post-norm)" in results.table_3(named(post)).caption and "earlier" not in results.appendix_table(named(post)).caption
+    assert "earlier†: post-norm" in results.table_3(named(post)).caption and "earlier" not in results.appendix_table(named(post)).caption
     for make in (results.table_3, results.appendix_table):
         said = make(named(post | {"sittings": []})).caption
         assert "Multi30k" in said and "divided by 4" in said and "2,000 steps" in said and "post-norm" in said and "pre-norm" not in said

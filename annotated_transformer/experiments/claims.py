@@ -24,7 +24,7 @@ from .sweep import command_for
 from .verdicts import (
     COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, generations, read_claims, t_quantile)
 from ..records import is_older, run_program
-from ..tables import Cell, ResultTable, finished, read_records, results_folder
+from ..tables import Cell, ResultTable, finished, missing, read_records, results_folder
 
 # %% ../../nbs/905_judges.ipynb #433c420e
 COMPUTE = "needs the paper's compute"
@@ -334,7 +334,7 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
         if "pairs" in claim:
             command = command_for(list(dict.fromkeys(row for pair in claim["pairs"] for row in pair))) + " --seeds 0 1 2"
         for i, f in enumerate(found[claim["name"]]):
-            text = f.ours or ("missing" if command else "no experiment yet")
+            text = f.ours or (missing(command) if command else "no experiment yet")
             ours = Cell(f"{text}. {claim['note']}" if "note" in claim else text, f.records, command="" if f.ours else command)
             signs = marks(claim, [known[name] for name in f.records if name in known])
             section = f"{claim['section']}: our question" if claim.get("own") else claim["section"]

@@ -7,8 +7,8 @@ __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'HERE',
            'PARSING', 'SYSTEMS', 'SETS', 'PARSERS_HERE', 'PAGE', 'abandoned', 'cell', 'averaged', 'table_1',
            'cost_by_time', 'cost_by_count', 'fills', 'on_wmt', 'table_2', 'rival_cell', 'likeness', 'table_2_here',
            'corpus_of', 'runs_of', 'with_test', 'on_sets', 'trained_flops', 'our_runs', 'key_of', 'variation_runs',
-           'precision_of', 'measured', 'mark_of', 'other_base', 'at_scale', 'table_3', 'appendix_table', 'parser_cell',
-           'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
+           'precision_of', 'measured', 'mark_of', 'other_base', 'norms_of', 'at_scale', 'table_3', 'appendix_table',
+           'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
 
 # %% ../../nbs/899_result_tables.ipynb #6262f513
 import re
@@ -171,7 +171,7 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     columns = [("", "system"), (theirs, "EN-DE"), (theirs, "EN-FR"), (theirs, "FLOPs EN-DE"), (ours, "EN-DE"), (ours, "EN-DE, higher rates"), (ours, "EN-FR"),
                (ours, "weights ×10⁶"), (ours, "FLOPs EN-DE, counted")]
     return ResultTable("Table 2, in small", "BLEU of the systems that live here, 3.5 million weights each outside the tables of symbols and positions (sacreBLEU; "
-                       "29,000 pairs); below the rule what the paper does not list; higher rates: four systems compared in German with higher learning rates to choose from (the one with input feeding from three), since the first comparison's may have been too low, all in float32 after longer trials; in the first, bfloat16, but for ConvS2S in German and the Transformer in French; ±: standard deviation over three seeds, without it one run",
+                       "29,000 pairs); below the rule what the paper does not list; higher rates: four systems compared in German with higher learning rates to choose from, since the first comparison's may have been too low (trials and precision differ, too: see Rivals, measured); ±: standard deviation over three seeds, without it one run",
                        columns, lines, [len(HERE)])
 
 # %% ../../nbs/899_result_tables.ipynb #7dc31423
@@ -242,9 +242,9 @@ def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> 
     return tuple(list(rows.get(key, {}).values()) for rows in (by_rule, variation_rows(older, scale)))
 
 
-def precision_of(found: Sequence[dict]) -> str:
-    "The precision in which the runs of a row were trained; empty where there is none."
-    return found[0]["config"]["training"]["precision"] if found and "training" in found[0].get("config", {}) else ""
+def precision_of(record: dict) -> str:
+    "The precision in which a record's model was trained; empty where it does not say."
+    return record.get("config", {}).get("training", {}).get("precision", "")
 
 # %% ../../nbs/899_result_tables.ipynb #d2e250e1
 def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[Cell, Cell, Cell]:
@@ -257,28 +257,32 @@ def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[C
 
 def mark_of(found: Sequence[dict], records: dict[str, dict], scale: str) -> str:
     "‡ for runs in another precision than that of base in the tables."
-    return "‡" if found and precision_of(found) != precision_of(variation_runs(records, "base", scale)[0]) else ""
+    base, _ = variation_runs(records, "base", scale)
+    return "‡" if found and precision_of(found[0]) not in map(precision_of, base) else ""
 
 
 def other_base(records: dict[str, dict], scale: str) -> list[dict]:
     "The runs of base in another precision than that of the tables, if other rows are shown in it."
-    shown = precision_of(variation_runs(records, "base", scale)[0])
+    shown = {precision_of(r) for r in variation_runs(records, "base", scale)[0]}
     for rows in in_one_precision(variation_rows(generations(records)[0], scale)):
         base = list(rows.get("base", {}).values())
-        if base and len(rows) > 1 and precision_of(base) != shown:
+        if base and len(rows) > 1 and precision_of(base[0]) not in shown:
             return base
     return []
 
 # %% ../../nbs/899_result_tables.ipynb #783e5384
-def at_scale(records: dict[str, dict], scale: str, divided: str, earlier: bool = True) -> str:
-    "What our runs at a scale have in common; `divided` names the columns that are smaller than printed; `earlier`: older runs are shown, too."
-    found = [variation_rows(of, scale).values() for of in generations(records)]
-    norms = [{("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for of in rows for r in of.values()} for rows in found]
-    norm = " and ".join(sorted(norms[0])) + (f" (earlier†: {' and '.join(sorted(norms[1]))})" if norms[1] and earlier else "")
+def norms_of(records: dict[str, dict], scale: str) -> str:
+    "Where the rows at a scale have their normalisation: pre-norm, post-norm or both."
+    runs = (r for of in variation_rows(records, scale).values() for r in of.values())
+    return " and ".join(sorted({("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for r in runs}))
+
+
+def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
+    "What our runs at a scale have in common; `divided` names the columns that are smaller than printed."
     s = SCALES[scale]
     base = other_base(records, scale)
-    beside = "; ‡: trained in {}, where base has {} and {}".format(precision_of(base), *measured(base, "base", scale)) if base else ""
-    common = [f"{CORPORA[s.corpus]} EN-DE", norm.strip(), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
+    beside = "; ‡: trained in {}, where base has {} and {}".format(precision_of(base[0]), *measured(base, "base", scale)) if base else ""
+    common = [f"{CORPORA[s.corpus]} EN-DE", norms_of(generations(records)[0], scale), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
     return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; ±: standard deviation over seeds{beside}"
 
 # %% ../../nbs/899_result_tables.ipynb #5e9fb974
@@ -294,9 +298,10 @@ def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
     columns = [("", ""), *(("", name) for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "ϵ_ls")), ("", "train steps"),
                *((name, of) for name in ("PPL (dev)", "BLEU (dev)") for of in ("paper", "ours", "earlier")),
                ("params ×10⁶", "paper"), ("params ×10⁶", "counted"), ("params ×10⁶", f"of {scale}")]
+    earlier = norms_of(generations(records)[1], scale)
     about = (f"variations of the base model, on development sets. The paper: newstest2013, perplexity per word piece; an empty cell is as in base. "
-             f"{at_scale(records, scale, 'widths')}. Counted: the paper's sizes with 37,000 symbols")
-    kept = [i for i, (_, of) in enumerate(columns) if of != "earlier" or any(variation_rows(generations(records)[1], scale))]
+             f"{at_scale(records, scale, 'widths')}{f'; earlier†: {earlier}' if earlier else ''}. Counted: the paper's sizes with 37,000 symbols")
+    kept = [i for i, (_, of) in enumerate(columns) if of != "earlier" or earlier]
     return ResultTable("Table 3", about, [columns[i] for i in kept], [tuple(line[i] for i in kept) for line in lines], rules)
 
 # %% ../../nbs/899_result_tables.ipynb #d8912ae9
@@ -314,7 +319,7 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     columns = [("", ""), *(("", name) for name in ("d_model", "d_ff", "h_p", "d_pk", "d_pv", "n_p")), ("PPL (dev)", "paper"), ("PPL (dev)", "ours"),
                ("BLEU (dev)", "paper"), ("BLEU (dev)", "ours"), ("params ×10⁶", "paper"), ("params ×10⁶", f"of {scale}"),
                ("training time", "paper"), ("time / base's", "paper"), ("time / base's", "ours")]
-    about = f"attention over parameters in the place of the feed-forward networks. The paper: newstest2013. {at_scale(records, scale, 'd_model, d_ff, h_p and n_p', earlier=False)}"
+    about = f"attention over parameters in the place of the feed-forward networks. The paper: newstest2013. {at_scale(records, scale, 'd_model, d_ff, h_p and n_p')}"
     return ResultTable("The appendix's table", about, columns, lines, rules)
 
 # %% ../../nbs/899_result_tables.ipynb #1dd0b91c
@@ -340,7 +345,7 @@ def table_4(records: dict[str, dict]) -> ResultTable:
     for _, runs in groupby(own, key=lambda r: re.sub(r"_seed\d+$", "", r["name"])):  # the seeds of one experiment
         first, *others = runs
         rate = f", rate {first['chosen']['best']['rate']:g}" if first.get("chosen") else ""
-        precisions = sorted({precision_of([r]) for r in runs})
+        precisions = sorted({precision_of(r) for r in runs})
         mixed = f", {' and '.join(precisions)}" if len(precisions) > 1 else ""
         for key in first["metrics"]:
             system, split = (key.split("/") + [""])[:2]
@@ -368,7 +373,7 @@ def table_4_here(records: dict[str, dict]) -> ResultTable:
         weights = cell(f"{mean(metric(r, 'parameters') for r in found) / 1e6:.1f}", *found) if found else missing(command)
         lines.append((f"{name} [{reference}]" if reference else name, f1, *ours, weights))
     columns = [("", "parser"), ("the paper: WSJ section 23", "F1"), ("here: CRAFT's test set", "F1"), ("here: CRAFT's test set", "F1, free search"), ("here: CRAFT's test set", "weights ×10⁶")]
-    return ResultTable("Table 4, in small", "a recurrent parser, which stands in for Vinyals and Kaiser's, and the Transformer, trained on the same trees of CRAFT. The first F1 is of a search bound to the sentence's words, which was corrected between the two parses; so compare the parsers by the free search, which had no such error (its beams, chosen for each, are 21 and 10). One run each; dropout and rate were tuned for the recurrent parser alone; Table 4 above has both on a tenth of the trees, with three seeds", columns, lines)
+    return ResultTable("Table 4, in small", "a recurrent parser, which stands in for Vinyals and Kaiser's, and the Transformer, trained on the same trees of CRAFT. The first F1 is of a search bound to the sentence's words, which was corrected between the two parses; so compare the parsers by the free search, which had no such error (with the beam that each chose). One run each; dropout and rate were tuned for the recurrent parser alone; Table 4 above has both on a tenth of the trees, with three seeds", columns, lines)
 
 # %% ../../nbs/899_result_tables.ipynb #36c471a6
 def all_tables(records: dict[str, dict]) -> dict[str, ResultTable]:
