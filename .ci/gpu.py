@@ -1,13 +1,14 @@
 """Runs of record on a lent GPU, in slices of ten minutes. The package itself needs none of this.
 
-Here:   python .ci/gpu.py pack data/ende data/multi30k        the encoded corpora, and wheels that the machine lacks, into .gpu/
-There:  ANNOTATED_REVISION=$REVISION python .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again, until it is done)
+Here:   python .ci/gpu.py pack data/multi30k TREEBANKS/treebank_craft        data, and wheels that the machine lacks, into .gpu/
+There:  ANNOTATED_REVISION=$REVISION python3 .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again, until it is done)
 """
 import argparse
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -17,18 +18,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".gpu"
+OUT = HOME / "out"
 PIECE = 15 << 20  # a file that comes back has 16 MiB at most
-LACKING = ["docstring-parser"]
+LACKING = ["docstring-parser", "sacremoses"]
+MPS = Path("/tmp/mps")
 
 
-def pack(corpora: list[Path]) -> None:
-    "Of each corpus what training and scoring read: ids for training, text for the sets that are scored."
+def pack(folders: list[Path]) -> None:
+    "The folders in one archive, and the wheels."
     HOME.mkdir(exist_ok=True)
     with tarfile.open(HOME / "data.tar.xz", "w:xz") as tar:
-        for corpus in corpora:
-            for path in sorted(corpus.iterdir()):
-                if not path.name.startswith("train.") or path.suffix in (".ids", ".npy"):
-                    tar.add(path, f"{corpus.name}/{path.name}")
+        for folder in folders:
+            tar.add(folder, folder.name)
     subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", HOME / "wheels", *LACKING], check=True)
     for path in HOME.rglob("*"):
         if path.is_file():
@@ -36,79 +37,139 @@ def pack(corpora: list[Path]) -> None:
 
 
 def unpack() -> None:
-    "Once on a machine: the corpora, and the wheels in a folder of their own."
-    if not (HOME / "data").exists():
+    "Once on a machine: the data into data/, where the commands of the records expect them, and the wheels."
+    if not (HOME / "unpacked").exists():
         with tarfile.open(HOME / "data.tar.xz") as tar:
-            tar.extractall(HOME / "data.tmp", filter="data")
-        for ids in (HOME / "data.tmp").glob("*/train.*.ids"):
-            ids.with_suffix("").touch()  # training looks whether the text is there, and reads the ids
-        (HOME / "data.tmp").rename(HOME / "data")
+            tar.extractall(ROOT / "data", filter="data")
+        (HOME / "unpacked").touch()
     wheels = sorted((HOME / "wheels").glob("*.whl"))
     if wheels and not (HOME / "site").exists():
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", HOME / "site", *wheels], check=True)
 
 
-def finished(step: dict, out: Path) -> bool:
-    "Whether a step has nothing left to do: it ended well, and its run, where it has one, is at its last update."
-    if "run" in step:
-        record = out / step["run"] / "record.json"
-        return record.exists() and json.loads(record.read_text())["status"] == "finished"
-    return (out / "done" / step["name"]).exists()
+def share_the_gpu() -> None:
+    """Start NVIDIA's service (MPS), through which several processes compute on a GPU at once instead of in turn.
 
-
-def work(step: dict, out: Path, minutes: float) -> None:
-    "One step, for so many minutes at most; its output goes to a file of its own."
-    command = step["command"].format(out=out, data=HOME / "data", minutes=f"{minutes:.1f}")
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{HOME / 'site'}", "TQDM_DISABLE": "1"}
-    print(f"{step['name']}: {command}", flush=True)
-    with open(out / f"{step['name']}.log", "a") as log:
+    It changes no setting of the GPU. Where it is not to be had they take turns.
+    """
+    program = shutil.which("nvidia-cuda-mps-control", path=f"{os.environ['PATH']}:/usr/local/nvidia/bin")
+    if program is None:
+        return print("no MPS: processes take turns")
+    begun, MPS_HERE = time.monotonic(), {"CUDA_MPS_PIPE_DIRECTORY": str(MPS), "CUDA_MPS_LOG_DIRECTORY": str(MPS)}
+    if not MPS.exists():
+        MPS.mkdir()
         try:
-            code = subprocess.run(shlex.split(command), cwd=ROOT, env=environment, stdout=log, stderr=log, timeout=60 * minutes + 45).returncode
+            subprocess.run([program, "-d"], env=os.environ | MPS_HERE, timeout=20, check=True)
+            works = "import torch; print(torch.ones(9, device='cuda').sum().item())"
+            subprocess.run([sys.executable, "-c", works], env=os.environ | MPS_HERE, timeout=60, check=True)
+            (MPS / "works").touch()
+        except (subprocess.SubprocessError, OSError) as error:
+            print(f"MPS does not work here: {error}")
+            subprocess.run([program], input="quit\n", text=True, env=os.environ | MPS_HERE, timeout=20)
+    if (MPS / "works").exists():
+        os.environ.update(MPS_HERE)
+    print(f"MPS: {'works' if (MPS / 'works').exists() else 'no'} ({time.monotonic() - begun:.0f} s)", flush=True)
+
+
+def finished(step: dict) -> bool:
+    "Whether a step has nothing left to do."
+    return (OUT / "done" / step["name"]).exists()
+
+
+def work(step: dict, minutes: float) -> None:
+    "One step, for so many minutes at most; its output goes to a file of its own."
+    _, *words = shlex.split(step["command"].format(out=OUT.relative_to(ROOT), minutes=f"{minutes:.1f}"))
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{HOME / 'site'}", "TQDM_DISABLE": "1"} | step.get("environment", {})
+    log = OUT / f"{step['name']}.log"
+    begun = time.monotonic()
+    with open(log, "a") as file:
+        program = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True)
+        try:
+            code = program.wait(60 * minutes)
         except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGTERM)
             code = "cut off"
-    print(f"{step['name']}: exit code {code}", *(out / f"{step['name']}.log").read_text().splitlines()[-3:], sep="\n  ", flush=True)
-    if "run" not in step:  # what fails once would fail again: its log says why
-        (out / "done" / step["name"]).touch()
+    print(f"{step['name']}: {begun:.0f} + {time.monotonic() - begun:.0f} s, exit code {code}", *log.read_text().splitlines()[-6:], sep="\n  ", flush=True)
+    (OUT / "done" / step["name"]).write_text(str(code))  # what fails once would fail again: its log says why
 
 
-def bring_back(out: Path, back: Path) -> None:
+def start_beside(step: dict, plan: Path, minutes: float) -> None:
+    "A step that goes on from slice to slice, in a session of its own."
+    if not finished(step) and not (OUT / "begun" / step["name"]).exists():
+        (OUT / "begun" / step["name"]).touch()
+        with open(OUT / "beside.log", "a") as log:
+            subprocess.Popen([sys.executable, __file__, "one", step["name"], "--plan", plan, "--minutes", str(minutes)],
+                             stdout=log, stderr=log, start_new_session=True)
+
+
+def bring_back(back: Path) -> None:
     "Everything but checkpoints, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
-    with tarfile.open(HOME / "results.tar.gz", "w:gz") as tar:
-        tar.add(out, "gpu", filter=lambda info: None if "/checkpoints" in info.name else info)
+    with tarfile.open(HOME / "results.tar.gz", "w:gz", compresslevel=3) as tar:
+        left_out = "/checkpoints", ".ids", ".npy"
+        tar.add(OUT, "gpu", filter=lambda info: None if any(part in info.name for part in left_out) else info)
     whole = (HOME / "results.tar.gz").read_bytes()
-    for old in back.glob("results.tar.gz.*"):
-        old.unlink()
     for i in range(0, len(whole), PIECE):
         (back / f"results.tar.gz.{i // PIECE}").write_bytes(whole[i : i + PIECE])
 
 
+def tell_progress() -> None:
+    "Where the runs stand, and what the steps said last."
+    for path in sorted((OUT / "runs").rglob("metrics.jsonl")):
+        last = json.loads(path.read_text().splitlines()[-1])
+        if not (path.parent / "record.json").exists():
+            print(f"{path.parent.name}: {last['step']} updates in {last['seconds']:.0f} s", end="; ")
+    print(f"\n{len(list((OUT / 'records').glob('*.json')))} records")
+    for log in sorted(OUT.glob("*.log")):
+        print(f"== {log.name}", *log.read_text().splitlines()[-4:], sep="\n")
+
+
 def work_a_slice(plan: Path, minutes: float, back: Path) -> None:
-    "Go through the plan until the minutes are over, bringing back what there is after every step."
-    out, end = HOME / "out", time.monotonic() + 60 * minutes
-    for folder in (out / "done", out / "records", out / "runs", back):
+    """Go through the plan until the minutes are over, and bring back what there is.
+
+    Steps marked `beside` all run at once and go on between slices, those marked `alone` wait for their end.
+    """
+    end = time.monotonic() + 60 * minutes
+    for folder in (OUT / "done", OUT / "begun", OUT / "records", OUT / "runs", back):
         folder.mkdir(parents=True, exist_ok=True)
+    steps = tomllib.loads(plan.read_text())["step"]
+    beside = [step for step in steps if step.get("beside")]
     unpack()
-    for step in tomllib.loads(plan.read_text())["step"]:
+    if beside:
+        share_the_gpu()
+    for step in beside:
+        start_beside(step, plan, 30)
+    for step in steps:
+        while step.get("alone") and not all(map(finished, beside)) and time.monotonic() < end:
+            time.sleep(1)
+        if step.get("alone"):
+            os.environ.pop("CUDA_MPS_PIPE_DIRECTORY", None)
         left = (end - time.monotonic()) / 60
-        if left > 0.5 and not finished(step, out):
-            work(step, out, left)
-            bring_back(out, back)
-    free = shutil.disk_usage(ROOT).free >> 30
-    print("finished:", *(s["name"] for s in tomllib.loads(plan.read_text())["step"] if finished(s, out)), f"({free} GiB free)")
+        if left > 0.2 and step not in beside and not finished(step):
+            work(step, min(left, step.get("minutes", left)))
+    while not all(map(finished, beside)) and time.monotonic() < end:
+        time.sleep(1)
+    tell_progress()
+    bring_back(back)
+    print("finished:", *(f"{s['name']} ({(OUT / 'done' / s['name']).read_text()})" for s in steps if finished(s)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     packing = commands.add_parser("pack")
-    packing.add_argument("corpora", nargs="+", type=Path)
+    packing.add_argument("folders", nargs="+", type=Path)
+    one = commands.add_parser("one")
+    one.add_argument("name")
     slicing = commands.add_parser("slice")
-    slicing.add_argument("--minutes", type=float, default=9)
     slicing.add_argument("--back", type=Path, required=True)
-    slicing.add_argument("--plan", type=Path, default=ROOT / ".ci/gpu.toml")
+    for part in (one, slicing):
+        part.add_argument("--minutes", type=float, default=9)
+        part.add_argument("--plan", type=Path, default=ROOT / ".ci/gpu.toml")
     given = parser.parse_args()
     if given.command == "pack":
-        pack(given.corpora)
+        pack(given.folders)
+    elif given.command == "one":
+        work(next(step for step in tomllib.loads(given.plan.read_text())["step"] if step["name"] == given.name), given.minutes)
     else:
         work_a_slice(given.plan, given.minutes, given.back)
 

@@ -199,7 +199,7 @@ def plan(device: str, steps: int) -> list[dict]:
                  "autocast": False, "compile": False, "steps": steps}
                 for shape in BATCHES.values() for keep in (False, True) for name in ("ours", *PEERS)]
     return [{"contestant": name, "model": model, "batch": (900, 28, 0.97), "keep_memory": False, "autocast": True, "compile": compile,
-             "steps": steps} for model in ("base", "big") for compile in (False, True) for name in ("ours", "torch.nn.Transformer")]
+             "steps": steps} for compile in (False, True) for model in ("base", "big") for name in ("ours", "torch.nn.Transformer")]
 
 
 def in_process(what: dict, program: str = "benchmark") -> dict:
