@@ -1,7 +1,7 @@
 """Runs of record on a lent GPU, in slices of ten minutes. The package itself needs none of this.
 
 Here:   python .ci/gpu.py pack data/multi30k TREEBANKS/treebank_craft        data, and wheels that the machine lacks, into .gpu/
-There:  ANNOTATED_REVISION=$REVISION python3 .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again, until it is done)
+There:  ANNOTATED_REVISION=$REVISION python3 .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again without it, until it is done)
 """
 import argparse
 import json
@@ -17,8 +17,9 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-HOME = ROOT / ".gpu"
-OUT = HOME / "out"
+HOME = ROOT / ".gpu"  # travels there
+OUT = ROOT / "runs/gpu"  # stays there from slice to slice, as does what is outside the checkout
+SITE = Path("/tmp/site")
 PIECE = 15 << 20  # a file that comes back has 16 MiB at most
 LACKING = ["docstring-parser", "sacremoses"]
 MPS = Path("/tmp/mps")
@@ -38,13 +39,11 @@ def pack(folders: list[Path]) -> None:
 
 def unpack() -> None:
     "Once on a machine: the data into data/, where the commands of the records expect them, and the wheels."
-    if not (HOME / "unpacked").exists():
+    if not SITE.exists():
         with tarfile.open(HOME / "data.tar.xz") as tar:
             tar.extractall(ROOT / "data", filter="data")
-        (HOME / "unpacked").touch()
-    wheels = sorted((HOME / "wheels").glob("*.whl"))
-    if wheels and not (HOME / "site").exists():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", HOME / "site", *wheels], check=True)
+        wheels = sorted((HOME / "wheels").glob("*.whl"))
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", SITE, *wheels], check=True)
 
 
 def share_the_gpu() -> None:
@@ -79,7 +78,7 @@ def finished(step: dict) -> bool:
 def work(step: dict, minutes: float) -> None:
     "One step, for so many minutes at most; its output goes to a file of its own."
     _, *words = shlex.split(step["command"].format(out=OUT.relative_to(ROOT), minutes=f"{minutes:.1f}"))
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{HOME / 'site'}", "TQDM_DISABLE": "1"} | step.get("environment", {})
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{SITE}", "TQDM_DISABLE": "1"} | step.get("environment", {})
     log = OUT / f"{step['name']}.log"
     begun = time.monotonic()
     with open(log, "a") as file:
@@ -104,10 +103,10 @@ def start_beside(step: dict, plan: Path, minutes: float) -> None:
 
 def bring_back(back: Path) -> None:
     "Everything but checkpoints, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
-    with tarfile.open(HOME / "results.tar.gz", "w:gz", compresslevel=3) as tar:
+    with tarfile.open(SITE / "results.tar.gz", "w:gz", compresslevel=3) as tar:
         left_out = "/checkpoints", ".ids", ".npy"
         tar.add(OUT, "gpu", filter=lambda info: None if any(part in info.name for part in left_out) else info)
-    whole = (HOME / "results.tar.gz").read_bytes()
+    whole = (SITE / "results.tar.gz").read_bytes()
     for i in range(0, len(whole), PIECE):
         (back / f"results.tar.gz.{i // PIECE}").write_bytes(whole[i : i + PIECE])
 
