@@ -114,7 +114,7 @@ def bring_back(back: Path) -> None:
 def tell_progress() -> None:
     "Where the runs stand, and what the steps said last."
     for path in sorted((OUT / "runs").rglob("metrics.jsonl")):
-        last = json.loads(path.read_text().splitlines()[-1])
+        last = json.loads((path.read_text().splitlines() or ['{"step": 0, "seconds": 0}'])[-1])
         if not (path.parent / "record.json").exists():
             print(f"{path.parent.name}: {last['step']} updates in {last['seconds']:.0f} s", end="; ")
     print(f"\n{len(list((OUT / 'records').glob('*.json')))} records")

@@ -74,6 +74,9 @@ def has_avx512() -> bool:
 for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(name, "64")
 
+# on Hopper PyTorch would give attention to cuDNN, which plans anew for each shape of a batch: a plan takes longer than an update
+torch.backends.cuda.enable_cudnn_sdp(False)
+
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkl.is_available() and has_avx512() and not intel()
 
 # %% ../nbs/160_fast.ipynb #2122a9bc
