@@ -1,6 +1,6 @@
 """Runs of record on a lent GPU, in slices of ten minutes. The package itself needs none of this.
 
-Here:   python .ci/gpu.py pack data/multi30k TREEBANKS/treebank_craft        data, and wheels that the machine lacks, into .gpu/
+Here:   python .ci/gpu.py pack data/multi30k data/grammar TREEBANKS/treebank_craft runs/parsing        data, and wheels that the machine lacks, into .gpu/
 There:  ANNOTATED_REVISION=$REVISION python3 .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again without it, until it is done)
 """
 import argparse
@@ -82,7 +82,7 @@ def work(step: dict, minutes: float) -> None:
     log = OUT / f"{step['name']}.log"
     begun = time.monotonic()
     with open(log, "a") as file:
-        program = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True)
+        program = subprocess.Popen(["nice", "-n", str(step.get("nice", 0)), sys.executable, *words], cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True)
         try:
             code = program.wait(60 * minutes)
         except subprocess.TimeoutExpired:
@@ -102,10 +102,10 @@ def start_beside(step: dict, plan: Path, minutes: float) -> None:
 
 
 def bring_back(back: Path) -> None:
-    "Everything but checkpoints, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
+    "Everything but weights and data, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
     with tarfile.open(SITE / "results.tar.gz", "w:gz", compresslevel=3) as tar:
-        left_out = "/checkpoints", ".ids", ".npy"
-        tar.add(OUT, "gpu", filter=lambda info: None if any(part in info.name for part in left_out) else info)
+        left_out = {"checkpoints", "data", "craft_whole", "averaged.safetensors"}
+        tar.add(OUT, "gpu", filter=lambda info: None if left_out & set(Path(info.name).parts) else info)
     whole = (SITE / "results.tar.gz").read_bytes()
     for i in range(0, len(whole), PIECE):
         (back / f"results.tar.gz.{i // PIECE}").write_bytes(whole[i : i + PIECE])
@@ -113,7 +113,7 @@ def bring_back(back: Path) -> None:
 
 def tell_progress() -> None:
     "Where the runs stand, and what the steps said last."
-    for path in sorted((OUT / "runs").rglob("metrics.jsonl")):
+    for path in sorted([*(OUT / "runs").rglob("metrics.jsonl"), *(ROOT / "data").rglob("metrics.jsonl")]):
         last = json.loads((path.read_text().splitlines() or ['{"step": 0, "seconds": 0}'])[-1])
         if not (path.parent / "record.json").exists():
             print(f"{path.parent.name}: {last['step']} updates in {last['seconds']:.0f} s", end="; ")
@@ -146,7 +146,8 @@ def work_a_slice(plan: Path, minutes: float, back: Path) -> None:
         if left > 0.2 and step not in beside and not finished(step):
             work(step, min(left, step.get("minutes", left)))
     while not all(map(finished, beside)) and time.monotonic() < end:
-        time.sleep(1)
+        time.sleep(max(0, min(60, end - time.monotonic())))
+        bring_back(back)  # in case this is cut off
     tell_progress()
     bring_back(back)
     print("finished:", *(f"{s['name']} ({(OUT / 'done' / s['name']).read_text()})" for s in steps if finished(s)))
