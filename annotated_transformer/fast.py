@@ -74,9 +74,6 @@ def has_avx512() -> bool:
 for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(name, "64")
 
-# on Hopper PyTorch would give attention to cuDNN, which plans anew for each shape of a batch: a plan takes longer than an update
-torch.backends.cuda.enable_cudnn_sdp(False)
-
 HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkl.is_available() and has_avx512() and not intel()
 
 # %% ../nbs/160_fast.ipynb #2122a9bc
@@ -306,9 +303,10 @@ class FastTransformer(Transformer):
 
 # %% ../nbs/160_fast.ipynb #1b4b8306
 def fast(model: nn.Module) -> nn.Module:
-    "A plain `Transformer` with its fast arithmetic, sharing everything; any other model as it is."
+    "A plain `Transformer` with its fast arithmetic, sharing everything; any other model as it is. In this process cuDNN computes no attention any more."
     if type(model) is not Transformer:
         return model
+    torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for each shape of a batch
     twin = FastTransformer.__new__(FastTransformer)
     twin.__dict__ = model.__dict__
     return twin

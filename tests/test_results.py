@@ -39,9 +39,9 @@ def record(name: str, task: str, metrics: dict, **more) -> dict:
 
 
 def variation(row: str, seed: int, perplexity: float, bleu: float) -> dict:
-    return record(f"variation_small_{row}_seed{seed}", "variation",
+    return record(f"row_small_{row}_seed{seed}", "variation",
                   {"perplexity": perplexity, "sacrebleu/dev": bleu, "steps": 2000, "parameters": 4_000_000},
-                  row=row, seed=seed)
+                  row=row, seed=seed, sittings=[])
 
 
 def cells(table: ResultTable) -> list[Cell]:
@@ -150,7 +150,7 @@ def test_a_file_that_is_no_record_is_one_line(tmp_path, capsys, content, said):
 def test_a_metric_that_is_missing_is_one_line(metrics, said):
     with pytest.raises(InputError, match=re.escape(said)) as caught:
         results.table_3(named(variation("base", 0, 5, 30) | {"metrics": metrics}))
-    assert "variation_small_base_seed0.json" in str(caught.value) and "make variation_small_base_seed0" in str(caught.value)
+    assert "row_small_base_seed0.json" in str(caught.value) and "make row_small_base_seed0" in str(caught.value)
 
 
 def test_no_checkout_is_one_line(tmp_path, monkeypatch):
@@ -181,52 +181,48 @@ def test_the_papers_cells_are_the_papers(make, n, columns):
 def test_table_3_is_filled_by_records():
     rows = list(paper.table(3).row)
     found = named(*(variation(row, 0, 5 + i / 10, 30 - i) for i, row in enumerate(rows)), variation("base", 1, 5.2, 31.0),
-                  variation("base", 2, 5.4, 32.0), record("variation_tiny_A1_seed0", "variation", {}),
-                  record("row_small_step_time", "variation", {"ratio/AOP1": 1.4}))
-    by_rule = {name: r | {"sittings": []} for name, r in found.items()}
-    table = results.table_3(by_rule)
+                  variation("base", 2, 5.4, 32.0), record("row_tiny_A1_seed0", "variation", {}),
+                  record("row_small_step_time", "variation", {"ratio/AOP1": 1.4}, sittings=[]))
+    table = results.table_3(found)
     shown = table.frame
-    assert "missing" not in set(cells(table)) and table.commands == [] and ("PPL (dev)", "earlier") not in shown
+    assert "missing" not in set(cells(table)) and table.commands == []
     # 5.0, 5.2, 5.4: mean 5.2, and the squares of the deviations sum to 0.08, over 2; 30, 31, 32: mean 31, deviation 1
     assert shown["PPL (dev)", "ours"][0] == "5.20 ± 0.20" and shown["BLEU (dev)", "ours"][0] == "31.0 ± 1.0"
     assert shown["PPL (dev)", "ours"][1] == "5.10" and shown["BLEU (dev)", "ours"][len(rows) - 1] == "11.0"
-    bases = {f"variation_small_base_seed{i}" for i in range(3)}
+    bases = {f"row_small_base_seed{i}" for i in range(3)}
     assert any(set(c.records) == bases for c in cells(table)) and {name for c in cells(table) for name in c.records} <= set(found)
-    mixed = results.table_3({name: by_rule[name] if "base" in name else r for name, r in found.items()}).frame  # the others are older than the rule
-    assert list(mixed["PPL (dev)", "ours"][:2]) == ["5.20 ± 0.20", "missing"] and list(mixed["PPL (dev)", "earlier"][:2]) == ["missing", "5.10†"]
     steps = found["row_small_step_time"] | {"metrics": {"ratio/AOP1": 1.4, "ratio/AOP2": 1.2}}
-    newer = {name: r | {"sittings": []} for name, r in (found | named(variation("AOP1", 0, 4.9, 33.0), steps)).items()}
-    aop = results.appendix_table(newer).frame
+    aop = results.appendix_table(found | named(variation("AOP1", 0, 4.9, 33.0), steps)).frame
     assert list(aop["time / base's", "ours"]) == ["1.00", "1.40", "1.20"]
     assert list(aop["training time", "paper"]) == ["12 hours", "16 hours", "16 hours"]
     assert list(aop["BLEU (dev)", "ours"][1:]) == ["33.0", "missing"]
 
 
-def test_older_records_are_not_averaged_with_newer_ones():
-    found = named(variation("base", 0, 5, 30) | {"sittings": []}, variation("base", 1, 9, 10), variation("base", 2, 9, 10))
-    assert results.table_3(found).frame["BLEU (dev)", "ours"][0] == "30.0"
+def test_rows_of_two_machines_are_not_averaged_and_say_which():
+    def trained(row: str, seed: int, machine: str, precision: str, ppl: float, bleu: float) -> dict:
+        config = {"model": {"pre_norm": False}, "training": {"precision": precision}}
+        return variation(row, seed, ppl, bleu) | {"hardware": machine, "config": config}
 
-
-def test_rows_of_two_precisions_are_not_averaged_and_say_which():
-    def trained(row: str, seed: int, precision: str, ppl: float, bleu: float) -> dict:
-        return variation(row, seed, ppl, bleu) | {"sittings": [], "config": {"model": {"pre_norm": False}, "training": {"precision": precision}}}
-
-    bases = [trained("base", seed, precision, 5 + seed, 30 - seed) for seed, precision in enumerate(["bfloat16"] * 3 + ["float32"] * 2)]
-    found = named(*bases, trained("A1", 0, "bfloat16", 5.5, 20), trained("A2", 3, "float32", 5.25, 21), trained("AOP1", 4, "float32", 4, 22))
+    gpu, old, new = ("1 x A GPU", "bfloat16"), ("A CPU (AVX512), 1 thread", "bfloat16"), ("A CPU (AVX2), 1 thread", "float32")
+    bases = [trained("base", seed, *on, 5 + seed, 30 - seed) for seed, on in enumerate([gpu] * 3 + [old] * 2 + [new])]
+    rows = trained("A1", 0, *gpu, 5.5, 20), trained("A2", 3, *old, 5.25, 21), trained("A1", 4, *old, 9, 1), trained("AOP1", 5, *new, 4, 22)
+    more = trained("A3", 1, *gpu, 6, 25), trained("A4", 1, *gpu, 6, 25)
+    found = named(*bases, *rows, *more)
     table = results.table_3(found)
-    assert list(table.frame["PPL (dev)", "ours"][:3]) == ["6.00 ± 1.00", "5.50", "5.25‡"] and table.frame["BLEU (dev)", "ours"][2] == "21.0‡"
-    assert "‡: trained in float32, where base has 8.50 ± 0.71 and 26.5 ± 0.7" in table.caption
+    assert list(table.frame["PPL (dev)", "ours"][:4]) == ["6.00 ± 1.00", "5.50", "5.25‡", "6.00"] and table.frame["BLEU (dev)", "ours"][2] == "21.0‡"
+    assert "seeds: 3, fewer for A1 and A2 and A3 and A4 and AOP1; trained on A GPU, bfloat16" in table.caption
+    only = named(*bases[:5], *rows[:3], *more)
+    assert "‡: on A CPU, bfloat16, where base has 8.50 ± 0.71 and 26.5 ± 0.7" in results.table_3(only).caption
     assert list(results.appendix_table(found).frame["PPL (dev)", "ours"][:2]) == ["6.00 ± 1.00", "4.00‡"]
-    alone = named(*bases[:3], trained("A2", 3, "float32", 5.25, 21))  # no base of its own precision
+    alone = named(*bases[:3], trained("A2", 5, *new, 5.25, 21))  # no base of its own precision
     assert results.table_3(alone).frame["PPL (dev)", "ours"][2] == "missing" and "‡" not in results.table_3(alone).caption
 
 
 def test_captions_say_how_the_small_runs_were_made():
     post = variation("base", 0, 5, 30)
     post["config"] = {"model": {"pre_norm": False}}
-    assert "earlier†: post-norm" in results.table_3(named(post)).caption and "earlier" not in results.appendix_table(named(post)).caption
     for make in (results.table_3, results.appendix_table):
-        said = make(named(post | {"sittings": []})).caption
+        said = make(named(post)).caption
         assert "Multi30k" in said and "divided by 4" in said and "2,000 steps" in said and "post-norm" in said and "pre-norm" not in said
 
 

@@ -6,12 +6,13 @@
 __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'HERE', 'OWN_ROWS', 'LATER', 'AGAIN', 'CORPORA',
            'PARSING', 'SYSTEMS', 'SETS', 'PARSERS_HERE', 'PAGE', 'abandoned', 'cell', 'averaged', 'table_1',
            'cost_by_time', 'cost_by_count', 'fills', 'on_wmt', 'table_2', 'rival_cell', 'likeness', 'table_2_here',
-           'corpus_of', 'runs_of', 'with_test', 'on_sets', 'trained_flops', 'our_runs', 'key_of', 'variation_runs',
-           'precision_of', 'measured', 'mark_of', 'other_base', 'norms_of', 'at_scale', 'table_3', 'appendix_table',
-           'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
+           'corpus_of', 'runs_of', 'with_test', 'on_sets', 'trained_flops', 'our_runs', 'key_of', 'precision_of',
+           'machine_of', 'usual_machine', 'variation_runs', 'measured', 'mark_of', 'other_base', 'norms_of', 'at_scale',
+           'table_3', 'appendix_table', 'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
 
 # %% ../../nbs/899_result_tables.ipynb #6262f513
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from os.path import relpath
@@ -22,7 +23,7 @@ from .. import paper
 from .parsing_runs import parser_name
 from .sweep import command_for
 from .variations import ROWS, SCALES
-from .verdicts import generations, in_one_precision, read_claims, rows_for, variation_rows
+from .verdicts import read_claims, rows_for, variation_rows
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
 from ..presets import PRESETS
@@ -232,19 +233,31 @@ def key_of(row: str) -> str:
     return row.translate(str.maketrans("₁₂", "12"))
 
 
-def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> tuple[list[dict], list[dict]]:
-    """The records of a row of Table 3, or of the appendix's table, one for each seed: those by the rule, and those older than it.
-
-    Those by the rule are of one precision, in which there is a base to compare them with.
-    """
-    key, (newer, older) = key_of(row), generations(records)
-    by_rule = rows_for({"pairs": [["base", key]]}, newer, scale)
-    return tuple(list(rows.get(key, {}).values()) for rows in (by_rule, variation_rows(older, scale)))
-
-
 def precision_of(record: dict) -> str:
     "The precision in which a record's model was trained; empty where it does not say."
     return record.get("config", {}).get("training", {}).get("precision", "")
+
+
+def machine_of(record: dict) -> str:
+    "The processor or GPU that a record was made on, and the precision of training."
+    processor = re.split(r",| \(", record["hardware"])[0].removeprefix("1 x ")
+    return f"{processor}, {precision_of(record)}".removesuffix(", ")
+
+
+def usual_machine(records: dict[str, dict], scale: str = "small") -> str:
+    "Where most rows were trained."
+    rows = variation_rows(records, scale)
+    counts = Counter(of for runs in rows.values() for of in sorted(set(map(machine_of, runs.values()))))
+    return max(counts, key=counts.get, default="")
+
+
+def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> list[dict]:
+    """The records of a row of Table 3, or of the appendix's table: those of the machine where most rows were trained or, if it
+    was not trained there, of another, in a precision in which there is a base to compare them with.
+    """
+    key, usual = key_of(row), usual_machine(records, scale)
+    runs = rows_for({"pairs": [["base", key]]}, records, scale).get(key, {}).values()
+    return [r for r in runs if machine_of(r) == usual] or list(runs)
 
 # %% ../../nbs/899_result_tables.ipynb #d2e250e1
 def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[Cell, Cell, Cell]:
@@ -256,19 +269,14 @@ def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[C
 
 
 def mark_of(found: Sequence[dict], records: dict[str, dict], scale: str) -> str:
-    "‡ for runs in another precision than that of base in the tables."
-    base, _ = variation_runs(records, "base", scale)
-    return "‡" if found and precision_of(found[0]) not in map(precision_of, base) else ""
+    "‡ for runs on another machine than that of most rows."
+    return "‡" if found and machine_of(found[0]) != usual_machine(records, scale) else ""
 
 
 def other_base(records: dict[str, dict], scale: str) -> list[dict]:
-    "The runs of base in another precision than that of the tables, if other rows are shown in it."
-    shown = {precision_of(r) for r in variation_runs(records, "base", scale)[0]}
-    for rows in in_one_precision(variation_rows(generations(records)[0], scale)):
-        base = list(rows.get("base", {}).values())
-        if base and len(rows) > 1 and precision_of(base[0]) not in shown:
-            return base
-    return []
+    "The runs of base on other machines than that of most rows, if rows are shown that were trained there."
+    others = {machine_of(r) for row in ROWS for r in variation_runs(records, row, scale)} - {usual_machine(records, scale)}
+    return [r for r in variation_rows(records, scale).get("base", {}).values() if machine_of(r) in others]
 
 # %% ../../nbs/899_result_tables.ipynb #783e5384
 def norms_of(records: dict[str, dict], scale: str) -> str:
@@ -279,30 +287,31 @@ def norms_of(records: dict[str, dict], scale: str) -> str:
 
 def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
     "What our runs at a scale have in common; `divided` names the columns that are smaller than printed."
-    s = SCALES[scale]
-    base = other_base(records, scale)
-    beside = "; ‡: trained in {}, where base has {} and {}".format(precision_of(base[0]), *measured(base, "base", scale)) if base else ""
-    common = [f"{CORPORA[s.corpus]} EN-DE", norms_of(generations(records)[0], scale), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
-    return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; ±: standard deviation over seeds{beside}"
+    s, base, other = SCALES[scale], variation_runs(records, "base", scale), other_base(records, scale)
+    common = [f"{CORPORA[s.corpus]} EN-DE", norms_of(records, scale), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
+    notes = ["±: standard deviation over seeds"]
+    if base:
+        fewer = [row for row in ROWS if 0 < len(variation_runs(records, row, scale)) < len(base)]
+        notes += [f"seeds: {len(base)}" + (f", fewer for {' and '.join(fewer)}" if fewer else ""), f"trained on {machine_of(base[0])}"]
+    if other:
+        notes += ["‡: on {}, where base has {} and {}".format(machine_of(other[0]), *measured(other, "base", scale))]
+    return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; {'; '.join(notes)}"
 
 # %% ../../nbs/899_result_tables.ipynb #5e9fb974
 def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "Table 3, with our runs at one scale."
     (printed, rules), lines = paper.printed(3), []
     for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]), printed):
-        newer, older = variation_runs(records, row, scale)
-        ours_ppl, ours_bleu, ours_params = measured(newer, row, scale, mark_of(newer, records, scale))
-        old_ppl, old_bleu, _ = measured(older, row, scale)
+        found = variation_runs(records, row, scale)
+        ours_ppl, ours_bleu, ours_params = measured(found, row, scale, mark_of(found, records, scale))
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
-        lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, old_ppl, bleu, ours_bleu, old_bleu, params, counted, ours_params))
+        lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, bleu, ours_bleu, params, counted, ours_params))
     columns = [("", ""), *(("", name) for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "ϵ_ls")), ("", "train steps"),
-               *((name, of) for name in ("PPL (dev)", "BLEU (dev)") for of in ("paper", "ours", "earlier")),
+               *((name, of) for name in ("PPL (dev)", "BLEU (dev)") for of in ("paper", "ours")),
                ("params ×10⁶", "paper"), ("params ×10⁶", "counted"), ("params ×10⁶", f"of {scale}")]
-    earlier = norms_of(generations(records)[1], scale)
     about = (f"variations of the base model, on development sets. The paper: newstest2013, perplexity per word piece; an empty cell is as in base. "
-             f"{at_scale(records, scale, 'widths')}{f'; earlier†: {earlier}' if earlier else ''}. Counted: the paper's sizes with 37,000 symbols")
-    kept = [i for i, (_, of) in enumerate(columns) if of != "earlier" or earlier]
-    return ResultTable("Table 3", about, [columns[i] for i in kept], [tuple(line[i] for i in kept) for line in lines], rules)
+             f"{at_scale(records, scale, 'widths')}. Counted: the paper's sizes with 37,000 symbols")
+    return ResultTable("Table 3", about, columns, lines, rules)
 
 # %% ../../nbs/899_result_tables.ipynb #d8912ae9
 def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTable:
@@ -310,7 +319,7 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     (printed, rules), lines = paper.printed("appendix"), []
     hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"row_{scale}_step_time")
     for row, *sizes, ppl, bleu, params, time_printed in printed:
-        found = variation_runs(records, row, scale)[0]
+        found = variation_runs(records, row, scale)
         ours_ppl, ours_bleu, ours_params = measured(found, row, scale, mark_of(found, records, scale))
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
         if steps and row != "base":

@@ -79,7 +79,7 @@ def variation_rows(records: dict[str, dict], scale: str = "small") -> dict[str, 
     found = {}
     for row in ROWS:
         runs = {r["seed"]: r for name, r in records.items()
-                if re.fullmatch(rf"(row|variation)_{scale}_{row}_seed\d+", name)}  # the second: older than the rule
+                if re.fullmatch(rf"row_{scale}_{row}_seed\d+", name)}
         if runs:
             found[row] = dict(sorted(runs.items()))
     return found
@@ -97,19 +97,13 @@ def in_one_precision(rows: dict[str, dict[int, dict]]) -> list[dict[str, dict[in
 
 
 def rows_for(claim: dict, records: dict[str, dict], scale: str = "small") -> dict[str, dict[int, dict]]:
-    """The rows to judge a claim by: those that satisfy the rule if they have all that it names, else the older ones.
+    """The rows to judge a claim by, of one precision: that in which the rows that the claim names have most seeds.
 
-    Those by the rule are all of one precision, the one in which the rows that the claim names have most seeds.
-
-    Rows of attention over parameters lend their spread to no other claim: it may be several times as wide. The older of
-    them are of another layer, without a divisor, and judge nothing.
+    Rows of attention over parameters lend their spread to no other claim: it may be several times as wide.
     """
-    newer, older = (variation_rows(of, scale) for of in generations(records))
     named = {row for pair in claim["pairs"] for row in pair}
-    whole = [rows for rows in in_one_precision(newer) if named <= set(rows)]
-    if not whole:
-        return {row: of for row, of in older.items() if not row.startswith("AOP")}
-    most = max(whole, key=lambda rows: min(len(rows[row]) for row in named))
+    whole = [rows for rows in in_one_precision(variation_rows(records, scale)) if named <= set(rows)]
+    most = max(whole, key=lambda rows: min(len(rows[row]) for row in named), default={})
     return {row: of for row, of in most.items() if row in named or not row.startswith("AOP")}
 
 # %% ../../nbs/520_verdicts.ipynb #3f9efd5f
@@ -250,8 +244,9 @@ def compare_rows(
     if len(shared) > 1 or (shared and common_seeds(values)):  # the noise is without the seeds' effects
         low, high = ({seed: of[seed] for seed in shared} for of in (low, high))
     margin, (noise, freedom) = float(np.mean([*high.values()]) - np.mean([*low.values()])), seed_noise(values)
-    about = {"records": tuple(r["name"] for row in (worse, better) for r in rows[row].values()),
-             "same": within is not None, "single": min(len(low), len(high)) == 1, "alone": pair_alone(low, high, within)}
+    used = tuple(rows[row][seed]["name"] for row, seeds in ((worse, low), (better, high)) for seed in seeds)
+    about = {"records": used, "same": within is not None, "single": min(len(low), len(high)) == 1,
+             "alone": pair_alone(low, high, within)}
     if not freedom:
         return Comparison(worse, better, measure, margin, -math.inf, math.inf, 1.0, math.inf, **about)
     error = max(noise, 1e-9) * math.sqrt(1 / len(low) + 1 / len(high))
