@@ -1,6 +1,6 @@
 """Runs of record on a lent GPU, in slices of ten minutes. The package itself needs none of this.
 
-Here:   python .ci/gpu.py pack data/multi30k data/grammar TREEBANKS/treebank_craft runs/parsing        data, and wheels that the machine lacks, into .gpu/
+Here:   python .ci/gpu.py pack data/multi30k data/grammar        data, and wheels that the machine lacks, into .gpu/
 There:  ANNOTATED_REVISION=$REVISION python3 .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again without it, until it is done)
 """
 import argparse
@@ -54,19 +54,19 @@ def share_the_gpu() -> None:
     program = shutil.which("nvidia-cuda-mps-control", path=f"{os.environ['PATH']}:/usr/local/nvidia/bin")
     if program is None:
         return print("no MPS: processes take turns")
-    begun, MPS_HERE = time.monotonic(), {"CUDA_MPS_PIPE_DIRECTORY": str(MPS), "CUDA_MPS_LOG_DIRECTORY": str(MPS)}
+    begun, here = time.monotonic(), {"CUDA_MPS_PIPE_DIRECTORY": str(MPS), "CUDA_MPS_LOG_DIRECTORY": str(MPS)}
     if not MPS.exists():
         MPS.mkdir()
         try:
-            subprocess.run([program, "-d"], env=os.environ | MPS_HERE, timeout=20, check=True)
+            subprocess.run([program, "-d"], env=os.environ | here, timeout=20, check=True)
             works = "import torch; print(torch.ones(9, device='cuda').sum().item())"
-            subprocess.run([sys.executable, "-c", works], env=os.environ | MPS_HERE, timeout=60, check=True)
+            subprocess.run([sys.executable, "-c", works], env=os.environ | here, timeout=60, check=True)
             (MPS / "works").touch()
         except (subprocess.SubprocessError, OSError) as error:
             print(f"MPS does not work here: {error}")
-            subprocess.run([program], input="quit\n", text=True, env=os.environ | MPS_HERE, timeout=20)
+            subprocess.run([program], input="quit\n", text=True, env=os.environ | here, timeout=20)
     if (MPS / "works").exists():
-        os.environ.update(MPS_HERE)
+        os.environ.update(here)
     print(f"MPS: {'works' if (MPS / 'works').exists() else 'no'} ({time.monotonic() - begun:.0f} s)", flush=True)
 
 
@@ -104,7 +104,7 @@ def start_beside(step: dict, plan: Path, minutes: float) -> None:
 def bring_back(back: Path) -> None:
     "Everything but weights and data, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
     with tarfile.open(SITE / "results.tar.gz", "w:gz", compresslevel=3) as tar:
-        left_out = {"checkpoints", "data", "craft_whole", "averaged.safetensors"}
+        left_out = {"checkpoints", "averaged.safetensors"}
         tar.add(OUT, "gpu", filter=lambda info: None if left_out & set(Path(info.name).parts) else info)
     whole = (SITE / "results.tar.gz").read_bytes()
     for i in range(0, len(whole), PIECE):
@@ -113,7 +113,7 @@ def bring_back(back: Path) -> None:
 
 def tell_progress() -> None:
     "Where the runs stand, and what the steps said last."
-    for path in sorted([*(OUT / "runs").rglob("metrics.jsonl"), *(ROOT / "data").rglob("metrics.jsonl")]):
+    for path in sorted((OUT / "runs").rglob("metrics.jsonl")):
         last = json.loads((path.read_text().splitlines() or ['{"step": 0, "seconds": 0}'])[-1])
         if not (path.parent / "record.json").exists():
             print(f"{path.parent.name}: {last['step']} updates in {last['seconds']:.0f} s", end="; ")
