@@ -4,6 +4,7 @@ Here:   python .ci/gpu.py pack data/multi30k data/grammar        data, and wheel
 There:  ANNOTATED_REVISION=$REVISION python3 .ci/gpu.py slice --minutes 9 --back $OUT    (with .gpu carried along; again without it, until it is done)
 """
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -64,51 +65,68 @@ def share_the_gpu() -> None:
             (MPS / "works").touch()
         except (subprocess.SubprocessError, OSError) as error:
             print(f"MPS does not work here: {error}")
-            subprocess.run([program], input="quit\n", text=True, env=os.environ | here, timeout=20)
+            with contextlib.suppress(subprocess.SubprocessError, OSError):
+                subprocess.run([program], input="quit\n", text=True, env=os.environ | here, timeout=20)
     if (MPS / "works").exists():
         os.environ.update(here)
     print(f"MPS: {'works' if (MPS / 'works').exists() else 'no'} ({time.monotonic() - begun:.0f} s)", flush=True)
 
 
-def finished(step: dict) -> bool:
-    "Whether a step has nothing left to do."
-    return (OUT / "done" / step["name"]).exists()
+def ended(step: dict) -> bool:
+    "Whether a step is over, well or badly: what fails once would fail again, and its log says why."
+    if (OUT / "done" / step["name"]).exists():
+        return True
+    begun = OUT / "begun" / step["name"]
+    return begun.exists() and not Path("/proc", begun.read_text()).exists()  # died without a word
 
 
 def work(step: dict, minutes: float) -> None:
     "One step, for so many minutes at most; its output goes to a file of its own."
-    _, *words = shlex.split(step["command"].format(out=OUT.relative_to(ROOT), minutes=f"{minutes:.1f}"))
+    _, *words = shlex.split(step["command"].format(out=OUT.relative_to(ROOT)))
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{SITE}", "TQDM_DISABLE": "1"} | step.get("environment", {})
-    log = OUT / f"{step['name']}.log"
-    begun = time.monotonic()
+    log, begun = OUT / f"{step['name']}.log", time.monotonic()
     with open(log, "a") as file:
-        program = subprocess.Popen(["nice", "-n", str(step.get("nice", 0)), sys.executable, *words], cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True)
+        program = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True)
         try:
             code = program.wait(60 * minutes)
         except subprocess.TimeoutExpired:
-            os.killpg(program.pid, signal.SIGTERM)
             code = "cut off"
-    print(f"{step['name']}: {begun:.0f} + {time.monotonic() - begun:.0f} s, exit code {code}", *log.read_text().splitlines()[-6:], sep="\n  ", flush=True)
-    (OUT / "done" / step["name"]).write_text(str(code))  # what fails once would fail again: its log says why
+            os.killpg(program.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it saves what it has
+                program.wait(20)
+    print(f"{step['name']}: {time.monotonic() - begun:.0f} s, exit code {code}", *log.read_text().splitlines()[-6:], sep="\n  ", flush=True)
+    (OUT / "done" / step["name"]).write_text(str(code))
 
 
 def start_beside(step: dict, plan: Path, minutes: float) -> None:
     "A step that goes on from slice to slice, in a session of its own."
-    if not finished(step) and not (OUT / "begun" / step["name"]).exists():
-        (OUT / "begun" / step["name"]).touch()
+    if not (OUT / "begun" / step["name"]).exists():
         with open(OUT / "beside.log", "a") as log:
-            subprocess.Popen([sys.executable, __file__, "one", step["name"], "--plan", plan, "--minutes", str(minutes)],
-                             stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen([sys.executable, __file__, "one", step["name"], "--plan", plan, "--minutes", str(minutes)],
+                                       stdout=log, stderr=log, start_new_session=True)
+        (OUT / "begun" / step["name"]).write_text(str(process.pid))
 
 
 def bring_back(back: Path) -> None:
-    "Everything but weights and data, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
+    "Everything but weights, as pieces that are small enough: `cat results.tar.gz.* | tar xz` puts them together."
     with tarfile.open(SITE / "results.tar.gz", "w:gz", compresslevel=3) as tar:
-        left_out = {"checkpoints", "averaged.safetensors"}
-        tar.add(OUT, "gpu", filter=lambda info: None if left_out & set(Path(info.name).parts) else info)
+        for path in sorted(OUT.rglob("*")):
+            if path.is_file() and path.suffix not in (".tmp", ".safetensors") and "checkpoints" not in path.parts:
+                with contextlib.suppress(FileNotFoundError):  # runs go on writing
+                    tar.add(path, Path("gpu", path.relative_to(OUT)))
     whole = (SITE / "results.tar.gz").read_bytes()
     for i in range(0, len(whole), PIECE):
         (back / f"results.tar.gz.{i // PIECE}").write_bytes(whole[i : i + PIECE])
+
+
+def wait_for(steps: list[dict], end: float, back: Path) -> None:
+    "Until the steps are over or the time is up, bringing back what there is once a minute: the machine may be taken away."
+    brought = time.monotonic()
+    while not all(map(ended, steps)) and time.monotonic() < end:
+        time.sleep(1)
+        if time.monotonic() > brought + 60:
+            bring_back(back)
+            brought = time.monotonic()
 
 
 def tell_progress() -> None:
@@ -137,20 +155,17 @@ def work_a_slice(plan: Path, minutes: float, back: Path) -> None:
         share_the_gpu()
     for step in beside:
         start_beside(step, plan, 30)
-    for step in steps:
-        while step.get("alone") and not all(map(finished, beside)) and time.monotonic() < end:
-            time.sleep(1)
+    for step in (step for step in steps if step not in beside):
         if step.get("alone"):
+            wait_for(beside, end, back)
             os.environ.pop("CUDA_MPS_PIPE_DIRECTORY", None)
-        left = (end - time.monotonic()) / 60
-        if left > 0.2 and step not in beside and not finished(step):
-            work(step, min(left, step.get("minutes", left)))
-    while not all(map(finished, beside)) and time.monotonic() < end:
-        time.sleep(max(0, min(60, end - time.monotonic())))
-        bring_back(back)  # in case this is cut off
-    tell_progress()
+        if time.monotonic() + 60 * step["minutes"] < end and not ended(step):
+            work(step, step["minutes"])
+            bring_back(back)
+    wait_for(beside, end, back)
     bring_back(back)
-    print("finished:", *(f"{s['name']} ({(OUT / 'done' / s['name']).read_text()})" for s in steps if finished(s)))
+    tell_progress()
+    print("ended:", *(step["name"] for step in steps if ended(step)))
 
 
 def main() -> None:

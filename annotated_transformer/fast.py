@@ -303,7 +303,9 @@ class FastTransformer(Transformer):
 
 # %% ../nbs/160_fast.ipynb #1b4b8306
 def fast(model: nn.Module) -> nn.Module:
-    "A plain `Transformer` with its fast arithmetic, sharing everything; any other model as it is. In this process cuDNN computes no attention any more."
+    """A plain `Transformer` with its fast arithmetic, sharing everything, and cuDNN's attention switched off for the whole process;
+    any other model as it is, without that.
+    """
     if type(model) is not Transformer:
         return model
     torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for each shape of a batch
@@ -318,7 +320,7 @@ def fast_to_train(model: nn.Module) -> nn.Module:
         cheapen_dropout(model)
     return fast(model)
 
-
+# %% ../nbs/160_fast.ipynb #1b4b8307
 def plain(model: nn.Module) -> nn.Module:
     "The way back: the model as the chapters before read it, sharing everything. Attention weights are recorded on it."
     if type(model) is not FastTransformer:

@@ -254,7 +254,7 @@ def test_rules_are_older_than_the_runs_that_they_judge(found, records):
 def asked(claim: dict) -> list[str]:
     "Patterns of the names of the records that a claim is decided by."
     if "pairs" in claim:
-        return [f"row_small_{row}_seed*" for pair in claim["pairs"] for row in pair]
+        return [f"*_small_{row}_seed*" for pair in claim["pairs"] for row in pair]  # row_; in older commits also variation_
     if claim["judge"] == "margin":
         return [claim["better"]["record"], claim["worse"]["record"]]
     return claim.get("records") or ["complexity_*" if claim["judge"] == "faster" else "heads_*"]  # as long as they named none
@@ -279,7 +279,7 @@ def test_each_change_of_a_rule_with_data_is_listed():
 
 def test_a_claim_whose_records_are_there_is_judged(found, records):
     "Open means that a record is missing: a number that a judge cannot find in records that are there would look the same."
-    by_rule, older = verdicts.generations(records)
+    by_rule, older = module.generations(records)
     for name, claim in CLAIMS.items():
         if "pairs" not in claim:
             ages = (by_rule, older) if claim["judge"] == "margin" else (by_rule, older, records)
@@ -294,17 +294,18 @@ def raw(name: str) -> dict:
 
 
 def test_margins_from_the_raw_records(found, records):
-    "A pair of rows by hand: means over the seeds that both have, or over all where they share one only."
+    "Pairs of rows by hand, over the seeds that both have in one precision."
     for name, worse, better in (("one_head_worse", "A1", "base"), ("dropout_helps", "D1", "base"), ("learned_positions", "E", "base")):
         for f in found[name]:
             values = {}
             for row in (worse, better):
-                runs = {raw(r)["seed"]: raw(r)["metrics"] for r in f.records if f"_{row}_" in r}
+                runs = [raw(path.stem) for path in RECORDS.glob(f"row_small_{row}_seed*.json")]
+                runs = {run["seed"]: run["metrics"] for run in runs if run["config"]["training"]["precision"] == "bfloat16"}
                 values[row] = {seed: -100 * math.log(m["perplexity"]) if f.measure == "perplexity" else m["sacrebleu/dev"] for seed, m in runs.items()}
             shared = set(values[worse]) & set(values[better])
-            margin = mean(values[better][s] for s in (shared if len(shared) > 1 else values[better])) - mean(
-                values[worse][s] for s in (shared if len(shared) > 1 else values[worse]))
-            assert f"{better} over {worse} {margin:+.2f} " in f.ours
+            margin = mean(values[better][seed] - values[worse][seed] for seed in shared)
+            assert len(shared) > 1 and f"{better} over {worse} {margin:+.2f} " in f.ours
+            assert set(f.records) == {f"row_small_{row}_seed{seed}" for row in (worse, better) for seed in shared}
 
 
 def test_single_numbers_from_the_raw_records(found):
@@ -333,7 +334,7 @@ def by_seed(side: dict, records: dict[str, dict]) -> dict[int, float]:
 
 def test_verdicts_by_margins_from_the_raw_records(found, records):
     "Mean, interval and verdict by hand, for every such claim that has its records."
-    by_rule, seen = verdicts.generations(records)[0], set()
+    by_rule, seen = module.generations(records)[0], set()
     for name, claim in CLAIMS.items():
         if claim["judge"] != "margin" or "enough" in claim or not found[name][0].records or any(is_older(records[r]) for r in found[name][0].records):
             continue

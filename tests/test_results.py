@@ -198,24 +198,24 @@ def test_table_3_is_filled_by_records():
     assert list(aop["BLEU (dev)", "ours"][1:]) == ["33.0", "missing"]
 
 
-def test_rows_of_two_machines_are_not_averaged_and_say_which():
+def test_rows_of_several_machines_are_not_averaged_and_say_which():
     def trained(row: str, seed: int, machine: str, precision: str, ppl: float, bleu: float) -> dict:
         config = {"model": {"pre_norm": False}, "training": {"precision": precision}}
         return variation(row, seed, ppl, bleu) | {"hardware": machine, "config": config}
 
     gpu, old, new = ("1 x A GPU", "bfloat16"), ("A CPU (AVX512), 1 thread", "bfloat16"), ("A CPU (AVX2), 1 thread", "float32")
     bases = [trained("base", seed, *on, 5 + seed, 30 - seed) for seed, on in enumerate([gpu] * 3 + [old] * 2 + [new])]
-    rows = trained("A1", 0, *gpu, 5.5, 20), trained("A2", 3, *old, 5.25, 21), trained("A1", 4, *old, 9, 1), trained("AOP1", 5, *new, 4, 22)
-    more = trained("A3", 1, *gpu, 6, 25), trained("A4", 1, *gpu, 6, 25)
-    found = named(*bases, *rows, *more)
-    table = results.table_3(found)
-    assert list(table.frame["PPL (dev)", "ours"][:4]) == ["6.00 ± 1.00", "5.50", "5.25‡", "6.00"] and table.frame["BLEU (dev)", "ours"][2] == "21.0‡"
-    assert "seeds: 3, fewer for A1 and A2 and A3 and A4 and AOP1; trained on A GPU, bfloat16" in table.caption
-    only = named(*bases[:5], *rows[:3], *more)
-    assert "‡: on A CPU, bfloat16, where base has 8.50 ± 0.71 and 26.5 ± 0.7" in results.table_3(only).caption
-    assert list(results.appendix_table(found).frame["PPL (dev)", "ours"][:2]) == ["6.00 ± 1.00", "4.00‡"]
-    alone = named(*bases[:3], trained("A2", 5, *new, 5.25, 21))  # no base of its own precision
-    assert results.table_3(alone).frame["PPL (dev)", "ours"][2] == "missing" and "‡" not in results.table_3(alone).caption
+    rows = [trained("A1", 0, *gpu, 5.5, 20), trained("A1", 3, *old, 9, 1), trained("A1", 4, *old, 9, 1), trained("A3", 1, *gpu, 6, 25),
+            trained("A4", 1, *gpu, 6, 25), trained("A2", 3, *old, 5.25, 21), trained("A2", 5, *new, 1, 90), trained("A2", 4, *old, 5.75, 23),
+            trained("AOP1", 5, *new, 4, 22), trained("C1", 7, "another CPU, 1 thread", "bfloat16", 6, 25)]  # no base there
+    table, appendix = results.table_3(named(*bases, *rows)), results.appendix_table(named(*bases, *rows))
+    shown = table.frame["PPL (dev)", "ours"]
+    assert list(shown[:5]) == ["6.00 ± 1.00", "5.50", "5.50 ± 0.35‡", "6.00", "6.00"] and table.frame["BLEU (dev)", "ours"][2] == "22.0 ± 1.4‡"
+    assert shown[7] == "missing" and list(appendix.frame["PPL (dev)", "ours"]) == ["6.00 ± 1.00", "4.00‡", "missing"]
+    assert "3 seeds, 1 of A1, 2 of A2, 1 of A3, 1 of A4; trained on A GPU, bfloat16; ‡: on A CPU, bfloat16, where base has 8.50 ± 0.71 and 26.5 ± 0.7" in table.caption
+    assert "‡: on A CPU, float32, where base has 10.00 and 25.0" in appendix.caption and "‡: on A CPU, bfloat16" not in appendix.caption
+    alone = results.table_3(named(*bases[:3], rows[6]))  # no base of its own precision
+    assert alone.frame["PPL (dev)", "ours"][2] == "missing" and "‡" not in alone.caption
 
 
 def test_captions_say_how_the_small_runs_were_made():

@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['COMPUTE', 'JUDGES', 'Unmeasured', 'Found', 'matching', 'number_at', 'numbers', 'half_interval', 'value_at',
            'could_see', 'difference', 'rounds_in', 'sizes_of', 'clearly_faster', 'above', 'span_of', 'doing_heads',
-           'own_heads', 'different_tasks', 'clearly_better', 'best_of', 'told', 'judge_rows', 'judge_all',
-           'section_key', 'by_the_clock', 'was_busy', 'marks', 'claims_table', 'built_table', 'changes_table', 'main']
+           'own_heads', 'different_tasks', 'clearly_better', 'best_of', 'told', 'judge_rows', 'generations',
+           'judge_all', 'section_key', 'by_the_clock', 'was_busy', 'marks', 'claims_table', 'built_table',
+           'changes_table', 'main']
 
 # %% ../../nbs/905_judges.ipynb #7f53a289
 import math
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
-    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, generations, read_claims, t_quantile)
+    COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, read_claims, t_quantile)
 from ..records import is_older, run_program
 from ..tables import Cell, ResultTable, finished, missing, read_records, results_folder
 
@@ -278,6 +279,12 @@ def judge_rows(claims: Sequence[dict], records: dict[str, dict], folder: Path) -
     return found
 
 # %% ../../nbs/905_judges.ipynb #8f717987
+def generations(records: dict[str, dict]) -> tuple[dict[str, dict], dict[str, dict]]:
+    "The records that satisfy the rule, and those that are older than it."
+    return ({name: r for name, r in records.items() if not is_older(r)},
+            {name: r for name, r in records.items() if is_older(r)})
+
+
 def judge_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path | None = None) -> dict[str, list[Found]]:
     "The verdicts on all claims: by name, one for each measure."
     by_rows = [claim for claim in claims if claim["judge"] in ("better", "same")]

@@ -7,23 +7,23 @@ __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'GPUS', 'HOURS', 'HERE',
            'PARSING', 'SYSTEMS', 'SETS', 'PARSERS_HERE', 'PAGE', 'abandoned', 'cell', 'averaged', 'table_1',
            'cost_by_time', 'cost_by_count', 'fills', 'on_wmt', 'table_2', 'rival_cell', 'likeness', 'table_2_here',
            'corpus_of', 'runs_of', 'with_test', 'on_sets', 'trained_flops', 'our_runs', 'key_of', 'precision_of',
-           'machine_of', 'usual_machine', 'variation_runs', 'measured', 'mark_of', 'other_base', 'norms_of', 'at_scale',
-           'table_3', 'appendix_table', 'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
+           'machine_of', 'by_machine', 'ShownRuns', 'shown_runs', 'measured', 'norms_of', 'at_scale', 'table_3',
+           'appendix_table', 'parser_cell', 'table_4', 'table_4_here', 'all_tables', 'write_tables', 'main']
 
 # %% ../../nbs/899_result_tables.ipynb #6262f513
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from os.path import relpath
 from pathlib import Path
 from statistics import mean, stdev
+from typing import NamedTuple
 
 from .. import paper
 from .parsing_runs import parser_name
 from .sweep import command_for
 from .variations import ROWS, SCALES
-from .verdicts import read_claims, rows_for, variation_rows
+from .verdicts import read_claims, variation_rows
 from ..files import writing
 from ..model import TransformerConfig, count_parameters
 from ..presets import PRESETS
@@ -244,20 +244,39 @@ def machine_of(record: dict) -> str:
     return f"{processor}, {precision_of(record)}".removesuffix(", ")
 
 
-def usual_machine(records: dict[str, dict], scale: str = "small") -> str:
-    "Where most rows were trained."
-    rows = variation_rows(records, scale)
-    counts = Counter(of for runs in rows.values() for of in sorted(set(map(machine_of, runs.values()))))
-    return max(counts, key=counts.get, default="")
+def by_machine(records: Iterable[dict]) -> dict[str, list[dict]]:
+    "Records, divided by `machine_of`."
+    found: dict[str, list[dict]] = {}
+    for record in records:
+        found.setdefault(machine_of(record), []).append(record)
+    return found
+
+# %% ../../nbs/899_result_tables.ipynb #d2e250e2
+class ShownRuns(NamedTuple):
+    "The runs that the tables show of the rows of Table 3 and of the appendix's table: of each row those of one machine."
+
+    rows: dict[str, list[dict]]
+    base: dict[str, list[dict]]
+    "base's runs, by machine"
+    usual: str
+    "the machine where most rows were trained"
+
+    def of(self, row: str) -> list[dict]:
+        return self.rows.get(key_of(row), [])
+
+    def mark(self, row: str) -> str:
+        "‡ for a row that was trained elsewhere than most."
+        return "‡" if self.of(row) and machine_of(self.of(row)[0]) != self.usual else ""
 
 
-def variation_runs(records: dict[str, dict], row: str, scale: str = "small") -> list[dict]:
-    """The records of a row of Table 3, or of the appendix's table: those of the machine where most rows were trained or, if it
-    was not trained there, of another, in a precision in which there is a base to compare them with.
-    """
-    key, usual = key_of(row), usual_machine(records, scale)
-    runs = rows_for({"pairs": [["base", key]]}, records, scale).get(key, {}).values()
-    return [r for r in runs if machine_of(r) == usual] or list(runs)
+def shown_runs(records: dict[str, dict], scale: str = "small") -> ShownRuns:
+    "Of each row the runs on the machine where most rows were trained or, if it has none there, on another, if base has some there, too."
+    rows = {row: by_machine(runs.values()) for row, runs in variation_rows(records, scale).items()}
+    base = rows.get("base", {})
+    usual = max(base, key=lambda machine: (sum(machine in of for of in rows.values()), len(base[machine])), default="")
+    there = {row: [runs for machine, runs in of.items() if machine in base] for row, of in rows.items()}
+    chosen = {row: max(of, key=lambda runs: (machine_of(runs[0]) == usual, len(runs))) for row, of in there.items() if of}
+    return ShownRuns(chosen, base, usual)
 
 # %% ../../nbs/899_result_tables.ipynb #d2e250e1
 def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[Cell, Cell, Cell]:
@@ -268,59 +287,46 @@ def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[C
     return (*(Cell(score + mark, score.records) for score in scores), cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
 
 
-def mark_of(found: Sequence[dict], records: dict[str, dict], scale: str) -> str:
-    "‡ for runs on another machine than that of most rows."
-    return "‡" if found and machine_of(found[0]) != usual_machine(records, scale) else ""
-
-
-def other_base(records: dict[str, dict], scale: str) -> list[dict]:
-    "The runs of base on other machines than that of most rows, if rows are shown that were trained there."
-    others = {machine_of(r) for row in ROWS for r in variation_runs(records, row, scale)} - {usual_machine(records, scale)}
-    return [r for r in variation_rows(records, scale).get("base", {}).values() if machine_of(r) in others]
-
 # %% ../../nbs/899_result_tables.ipynb #783e5384
-def norms_of(records: dict[str, dict], scale: str) -> str:
-    "Where the rows at a scale have their normalisation: pre-norm, post-norm or both."
-    runs = (r for of in variation_rows(records, scale).values() for r in of.values())
+def norms_of(runs: Iterable[dict]) -> str:
+    "Where the models of some runs have their normalisation: pre-norm, post-norm or both."
     return " and ".join(sorted({("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for r in runs}))
 
 
-def at_scale(records: dict[str, dict], scale: str, divided: str) -> str:
-    "What our runs at a scale have in common; `divided` names the columns that are smaller than printed."
-    s, base, other = SCALES[scale], variation_runs(records, "base", scale), other_base(records, scale)
-    common = [f"{CORPORA[s.corpus]} EN-DE", norms_of(records, scale), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
+def at_scale(shown: ShownRuns, scale: str, divided: str, rows: Sequence[str]) -> str:
+    "What our runs of some rows have in common at a scale; `divided` names the columns that are smaller than printed."
+    s, found = SCALES[scale], {row: shown.of(row) for row in rows}
+    base, marked = shown.of("base"), {machine_of(shown.of(row)[0]) for row in rows if shown.mark(row)}
+    common = [f"{CORPORA[s.corpus]} EN-DE", norms_of(r for runs in found.values() for r in runs), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
     notes = ["±: standard deviation over seeds"]
     if base:
-        fewer = [row for row in ROWS if 0 < len(variation_runs(records, row, scale)) < len(base)]
-        notes += [f"seeds: {len(base)}" + (f", fewer for {' and '.join(fewer)}" if fewer else ""), f"trained on {machine_of(base[0])}"]
-    if other:
-        notes += ["‡: on {}, where base has {} and {}".format(machine_of(other[0]), *measured(other, "base", scale))]
+        fewer = [f"{len(runs)} of {row}" for row, runs in found.items() if 0 < len(runs) < len(base)]
+        notes += [", ".join([f"{len(base)} seeds", *fewer]), f"trained on {machine_of(base[0])}"]
+    notes += ["‡: on {}, where base has {} and {}".format(on, *measured(shown.base[on], "base", scale)) for on in sorted(marked)]
     return f"Ours, at the scale “{scale}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; {'; '.join(notes)}"
 
 # %% ../../nbs/899_result_tables.ipynb #5e9fb974
 def table_3(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "Table 3, with our runs at one scale."
-    (printed, rules), lines = paper.printed(3), []
+    (printed, rules), lines, shown = paper.printed(3), [], shown_runs(records, scale)
     for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]), printed):
-        found = variation_runs(records, row, scale)
-        ours_ppl, ours_bleu, ours_params = measured(found, row, scale, mark_of(found, records, scale))
+        ours_ppl, ours_bleu, ours_params = measured(shown.of(row), row, scale, shown.mark(row))
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
         lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, bleu, ours_bleu, params, counted, ours_params))
     columns = [("", ""), *(("", name) for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v", "P_drop", "ϵ_ls")), ("", "train steps"),
                *((name, of) for name in ("PPL (dev)", "BLEU (dev)") for of in ("paper", "ours")),
                ("params ×10⁶", "paper"), ("params ×10⁶", "counted"), ("params ×10⁶", f"of {scale}")]
     about = (f"variations of the base model, on development sets. The paper: newstest2013, perplexity per word piece; an empty cell is as in base. "
-             f"{at_scale(records, scale, 'widths')}. Counted: the paper's sizes with 37,000 symbols")
+             f"{at_scale(shown, scale, 'widths', [line[0] for line in printed])}. Counted: the paper's sizes with 37,000 symbols")
     return ResultTable("Table 3", about, columns, lines, rules)
 
 # %% ../../nbs/899_result_tables.ipynb #d8912ae9
 def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTable:
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
-    (printed, rules), lines = paper.printed("appendix"), []
+    (printed, rules), lines, shown = paper.printed("appendix"), [], shown_runs(records, scale)
     hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"row_{scale}_step_time")
     for row, *sizes, ppl, bleu, params, time_printed in printed:
-        found = variation_runs(records, row, scale)
-        ours_ppl, ours_bleu, ours_params = measured(found, row, scale, mark_of(found, records, scale))
+        ours_ppl, ours_bleu, ours_params = measured(shown.of(row), row, scale, shown.mark(row))
         time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
         if steps and row != "base":
             time = cell(f"{metric(steps, f'ratio/{key_of(row)}'):.2f}", steps)
@@ -328,7 +334,8 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     columns = [("", ""), *(("", name) for name in ("d_model", "d_ff", "h_p", "d_pk", "d_pv", "n_p")), ("PPL (dev)", "paper"), ("PPL (dev)", "ours"),
                ("BLEU (dev)", "paper"), ("BLEU (dev)", "ours"), ("params ×10⁶", "paper"), ("params ×10⁶", f"of {scale}"),
                ("training time", "paper"), ("time / base's", "paper"), ("time / base's", "ours")]
-    about = f"attention over parameters in the place of the feed-forward networks. The paper: newstest2013. {at_scale(records, scale, 'd_model, d_ff, h_p and n_p')}"
+    about = f"attention over parameters in the place of the feed-forward networks. The paper: newstest2013. {at_scale(shown, scale, 'd_model, d_ff, h_p and n_p', [line[0] for line in printed])}"
+    about += f"; times: on {steps['hardware']}" if steps else ""
     return ResultTable("The appendix's table", about, columns, lines, rules)
 
 # %% ../../nbs/899_result_tables.ipynb #1dd0b91c
