@@ -119,6 +119,18 @@ def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
         close(torch.cat(steps, 1), model(src, tgt))
 
 
+def test_the_fast_model_leaves_cudnns_attention_out():
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        fast(torch.nn.Linear(1, 1))
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        fast(model_of(SMALL))
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 @few
 @given(small_configs, words, words, st.integers(0, 4), st.integers(0, 4))
 def test_the_fast_model_is_the_plain_one(config, src, tgt, more_src, more_tgt):

@@ -297,7 +297,8 @@ def at_scale(shown: ShownRuns, scale: str, divided: str, rows: Sequence[str]) ->
     "What our runs of some rows have in common at a scale; `divided` names the columns that are smaller than printed."
     s, found = SCALES[scale], {row: shown.of(row) for row in rows}
     base, marked = shown.of("base"), {machine_of(shown.of(row)[0]) for row in rows if shown.mark(row)}
-    common = [f"{CORPORA[s.corpus]} EN-DE", norms_of(r for runs in found.values() for r in runs), f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
+    norms = norms_of(r for runs in found.values() for r in runs)
+    common = [f"{CORPORA[s.corpus]} EN-DE", norms, f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
     notes = ["±: standard deviation over seeds"]
     if base:
         fewer = [f"{len(runs)} of {row}" for row, runs in found.items() if 0 < len(runs) < len(base)]
