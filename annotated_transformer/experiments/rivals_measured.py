@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 # %% ../../nbs/481_rivals_measured.ipynb #eed23e0f
 from ..architectures import build, kind_of, kinds
+from ..averaging import average_again
 from ..batching import Batch, ParallelCorpus
 from ..checkpoints import load_weights
 from ..commands.train import PRESETS, preset_named
@@ -34,7 +35,7 @@ from ..corpora import Corpus
 from ..decoding import Ensemble
 from .costs import measure_updates, sequential_steps, update_flops
 from ..fast import keep_memory
-from ..files import InputError
+from ..files import InputError, needs
 from ..optimizer import learning_rate
 from ..options import say
 from ..presets import PAPER, TrainingConfig
@@ -62,6 +63,8 @@ class System(NamedTuple):
     "its own paper's training: optimizer, clip_norm, peak"
     model: dict[str, Any] = {}
     "changes to its configuration"
+    peak: float = 0.0
+    "its rate, where the rules name it: then there are no trials"
     test: bool = True
     "whether the test set is for it"
 
@@ -90,19 +93,26 @@ class Rules(NamedTuple):
     trials: dict[str, Any]
     search: dict[str, float]
     systems: dict[str, System]
+    average: int = 0
+    "how many of the last checkpoints to average (0: as many as the development set likes best)"
+    bleu_every: int = 1
+    "updates between the checkpoints that are translated for the curve"
     throughput: dict[str, Any] = {}
     tuned: tuple[System, ...] = ()
     "systems whose `config` names another system: its trained runs, tuned on expected GLEU"
 
     def candidates(self, system: System) -> list[Settings]:
         "The settings to try: Adam's peaks, and the own paper's optimizer with half, once and twice its rate."
+        if system.peak:
+            return [Settings(peak=system.peak)]
         adams = [Settings(peak=peak) for peak in self.trials["peaks"]]
         own = dict(system.own or {})
         peak = own.pop("peak", 0.0)
         return adams + [Settings(**own, peak=factor * peak) for factor in (0.5, 1, 2) if own]
 
 # %% ../../nbs/481_rivals_measured.ipynb #f1b00863
-RulesFile = Literal["rivals_measured", "multi30k", "unsmoothed", "plain_vectors", "wider_rates", "input_feeding"]
+RulesFile = Literal["rivals_measured", "multi30k", "unsmoothed", "plain_vectors", "wider_rates", "input_feeding",
+                    "to_the_end"]
 
 
 def read_rules(name: RulesFile = "rivals_measured") -> Rules:
@@ -209,6 +219,8 @@ def perform(job: Job, rules: Rules, place: Place) -> bool:
     try:
         if not train(run, place.data[job.tgt], place.minutes()):
             return False
+        if rules.average:
+            average_again(run, ParallelCorpus(place.data[job.tgt], "dev"), rules.average, best=False)
     except InputError as error:
         if not (run.folder / "not_finite.json").exists():
             raise
@@ -229,7 +241,7 @@ def result(job: Job, rules: Rules, run: Run, place: Place) -> dict:
     if not job.trial:
         metrics |= scores_on(load(run.folder), place.data[job.tgt], "dev", rules.search)
         metrics |= costs_of(run, place.data[job.tgt])
-        curve = with_bleu(run, place.data[job.tgt], curve)
+        curve = with_bleu(run, place.data[job.tgt], curve, rules.bleu_every)
     config = {"kind": kind_of(run.model_config()), "system": job.system.name,
               "settings": job.settings._asdict(), "search": rules.search,
               **{part: run.config[part] for part in ("model", "training")}}
@@ -248,7 +260,9 @@ def scores_on(translator: Translator, data: Path, split: str, search: dict[str, 
         return {f"{kind}/{split}": s.value for kind, s in score(written, references, corpus.tgt, samples=0)
                 .items()}
     found = evaluate(translator, src, references, **search, samples=0, progress=True)
-    return {f"{name}/{split}": value for name, value in found.metrics.items()}
+    counted = needs("sacrebleu.metrics", "scores").BLEU().corpus_score(found.translations, [references])
+    return {f"{name}/{split}": value for name, value in found.metrics.items()} | {
+        f"length/{split}": counted.sys_len / counted.ref_len}  # of the output, in words and signs, over the references'
 
 
 def costs_of(run: Run, data: Path) -> dict[str, float]:
@@ -261,12 +275,12 @@ def costs_of(run: Run, data: Path) -> dict[str, float]:
             "sequential_steps": sequential_steps(model, 16)}
 
 # %% ../../nbs/481_rivals_measured.ipynb #9510d86e
-def with_bleu(run: Run, data: Path, curve: list[dict]) -> list[dict]:
+def with_bleu(run: Run, data: Path, curve: list[dict], every: int = 1) -> list[dict]:
     "A run's curve, with the BLEU of greedy development translations by each checkpoint that was kept."
     corpus, found = Corpus.open(data), {}
     src, references = map(list, zip(*corpus.pairs("dev")))
     model, vocabulary = run.model().to(training_device()), run.vocabulary()
-    for step, path in run.checkpoints():
+    for step, path in ((step, path) for step, path in run.checkpoints() if step % every == 0):
         model.load_state_dict(load_weights(path / "model.safetensors"))
         written = Translator(model, vocabulary, run).translate(src, beam_size=1)
         found[step] = score(written, references, corpus.tgt, samples=0)["sacrebleu"].value
