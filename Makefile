@@ -42,7 +42,7 @@ exercises: $(DEVELOP) ## write exercises/, a learner's copy of the chapters with
 export: $(DEVELOP) ## write annotated_transformer/ from the chapters
 	@$(RUN) nbdev_export
 
-notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=100_attention)
+notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=model/attention)
 	@$(RUN) jupytext --quiet --sync $$(ls nbs/$(NB).ipynb nbs/$(NB).py 2> /dev/null)
 	@$(RUN) jupytext --quiet --set-kernel python3 nbs/$(NB).ipynb
 	@$(RUN) nbdev_export

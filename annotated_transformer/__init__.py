@@ -1,8 +1,12 @@
+"What most programs need, each imported when it is first asked for: `import annotated_transformer` by itself loads nothing."
 __version__ = "0.1.0"
 
-# what most programs need, each imported when it is first asked for: `import annotated_transformer` by itself costs nothing
-_MODULES = {"BASE": "model", "BIG": "model", "Transformer": "model", "TransformerConfig": "model", "MultiHeadAttention": "attention",
-            "Translator": "translation", "load": "translation"}
+from . import _moved  # noqa: F401  the names of 0.1 work until 0.3
+
+_MODULES = {
+    "BASE": "model.transformer", "BIG": "model.transformer", "Transformer": "model.transformer", "TransformerConfig": "model.transformer",
+    "MultiHeadAttention": "model.attention", "Translator": "decoding.translation", "load": "decoding.translation",
+}
 __all__ = [*_MODULES]
 
 

@@ -242,7 +242,7 @@ def mathjax() -> Path:
 
 
 def put_static(static: Path) -> None:
-    from annotated_transformer.charts import script
+    from annotated_transformer.drawing.charts import script
     shutil.copytree(SITE / "static", static, dirs_exist_ok=True)
     (static / "vega.js").write_text(f"(() => {{{script()}\n}})()", encoding="utf-8")  # its names are not the page's
     fonts = "output/chtml/fonts"

@@ -12,7 +12,7 @@ from pathlib import Path
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parent
 NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the paper's source "
-        "([how to get one](020_paper_source.ipynb)), `make site PAPER=path/to/copy` builds this site for you with it.")
+        "([how to get one](paper/source.ipynb)), `make site PAPER=path/to/copy` builds this site for you with it.")
 PRIVATE = "{.facts}\nThis edition holds the authors' own wording, from your copy of the paper's source. It is yours to read and not to publish."
 BLOCK = re.compile(r"^> \*\*(.+?)\*\*.*\n?(?:^>.*\n?)*", re.M)
 
@@ -21,7 +21,7 @@ class Paper:
     "The sections of one copy."
 
     def __init__(self, source: Path):
-        from annotated_transformer.paper_source import PaperUnavailable, sections
+        from annotated_transformer.paper.source import PaperUnavailable, sections
         try:
             self.sections = sections(source)
         except PaperUnavailable as error:

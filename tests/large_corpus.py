@@ -26,10 +26,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from annotated_transformer.batching import ParallelCorpus, padding_share
-from annotated_transformer.corpora import Corpus
-from annotated_transformer.files import write_json
-from annotated_transformer.runs import make_record, origin
+from annotated_transformer.corpus.batching import ParallelCorpus, padding_share
+from annotated_transformer.corpus.corpora import Corpus
+from annotated_transformer.tools.files import write_json
+from annotated_transformer.training.runs import make_record, origin
 
 LANGUAGES = ("en", "de")
 SPLITS = ("train", "dev", "test")
@@ -78,7 +78,7 @@ def prepare(folder: Path, *options) -> tuple[float, float, int]:
     "Run `annotated-transformer prepare FOLDER` with `options`: when it began, when it ended, its most memory in bytes."
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.time()
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "prepare", str(folder), *map(str, options)],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "prepare", str(folder), *map(str, options)],
                                stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

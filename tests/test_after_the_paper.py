@@ -9,20 +9,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.alignment import Actor, Scorer, advantages, answer_mask, answers, collect, grammatical, log_probabilities
-from annotated_transformer.alignment import policy_loss, ppo, ranked_pairs, standardise, token_rewards, value_loss
-from annotated_transformer.attention import causal_mask
-from annotated_transformer.decoder_only import Continuation, DecoderOnly, after_separator, as_long, continued, drawing, joined, narrowed
-from annotated_transformer.decoder_only import next_symbols
-from annotated_transformer.encoder_only import IGNORED, MASK, SEPARATOR, EncoderOnly, draw, learn, loss_at, mask_words, one_hidden, tabled
+from annotated_transformer.after.alignment import Actor, Scorer, advantages, answer_mask, answers, collect, grammatical, log_probabilities
+from annotated_transformer.after.alignment import policy_loss, ppo, ranked_pairs, standardise, token_rewards, value_loss
+from annotated_transformer.model.attention import causal_mask
+from annotated_transformer.after.decoder_only import Continuation, DecoderOnly, after_separator, as_long, continued, drawing, joined, narrowed
+from annotated_transformer.after.decoder_only import next_symbols
+from annotated_transformer.after.encoder_only import IGNORED, MASK, SEPARATOR, EncoderOnly, draw, learn, loss_at, mask_words, one_hidden, tabled
 from annotated_transformer.experiments import after_the_paper
 from annotated_transformer.experiments.after_the_paper import main, rules
-from annotated_transformer.files import InputError
-from annotated_transformer.grammar import examples, parse
-from annotated_transformer.model import BASE, END, PAD, START
-from annotated_transformer.preferences import answer_log_probability, best_of, best_of_kl, dpo_loss
-from annotated_transformer.records import read_record
-from annotated_transformer.span_corruption import corrupted
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.corpus.grammar import examples, parse
+from annotated_transformer.model.transformer import BASE, END, PAD, START
+from annotated_transformer.after.preferences import answer_log_probability, best_of, best_of_kl, dpo_loss
+from annotated_transformer.tools.records import read_record
+from annotated_transformer.after.span_corruption import corrupted
 
 SMALL = replace(BASE, vocab_size=30, n_layers=2, d_model=32, d_ff=64, n_heads=4, d_k=8, d_v=8, dropout=0.0)
 OPTIONS = [{}, {"pre_norm": True}, {"positions": "learned", "max_length": 16, "attention_bias": True}]

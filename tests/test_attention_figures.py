@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from annotated_transformer import grammar
-from annotated_transformer.attention import recording
-from annotated_transformer.attention_figures import (FAINT, FULL, LEAST, MOST, figure_3, figure_4, figure_5, head_view, labels, links,
+from annotated_transformer.corpus import grammar
+from annotated_transformer.model.attention import recording
+from annotated_transformer.inside.attention_figures import (FAINT, FULL, LEAST, MOST, figure_3, figure_4, figure_5, head_view, labels, links,
                                                      matrix_view, most_unlike, overview, sharpest_heads, view, views, word_places)
-from annotated_transformer.charts import Shown
-from annotated_transformer.files import InputError
-from annotated_transformer.translation import Translator, load
+from annotated_transformer.drawing.charts import Shown
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.decoding.translation import Translator, load
 from browser import Page, browser
 
 SENTENCE = "The cow that my sister could see is old, but it plays."

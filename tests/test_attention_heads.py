@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from annotated_transformer import cli
+from annotated_transformer.commands import cli
 from annotated_transformer.experiments import attention_heads as heads
 from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (Measured, Sentence, Words, alignment_sums, find_heads, gold, grammar_sentences,
                                                                join, link_sums, measure_heads, phrases, position_sums, sentence_sums,
                                                                shuffled_links, split_words, summarise, text_sentences, word_weights)
 from annotated_transformer.experiments.word_alignment import AlignedPair
-from annotated_transformer.files import InputError
-from annotated_transformer.grammar import parse, realise
-from annotated_transformer.model import END
-from annotated_transformer.runs import find_run
-from annotated_transformer.translation import load
-from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.corpus.grammar import parse, realise
+from annotated_transformer.model.transformer import END
+from annotated_transformer.training.runs import find_run
+from annotated_transformer.decoding.translation import load
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 
 
 @pytest.fixture(scope="module")

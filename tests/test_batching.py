@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import batching, cli
-from annotated_transformer.batching import (ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines,
+from annotated_transformer.corpus import batching
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus.batching import (ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines,
                                             encoded_so_far, pad, padded, padding_share)
-from annotated_transformer.corpora import Corpus, file_corpus
-from annotated_transformer.files import InputError
-from annotated_transformer.model import END, PAD, START
-from annotated_transformer.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
+from annotated_transformer.corpus.corpora import Corpus, file_corpus
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import END, PAD, START
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 
 
 class Letters(Vocabulary):

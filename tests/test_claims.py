@@ -24,16 +24,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from annotated_transformer import cli, options, paper
+from annotated_transformer.commands import cli
+from annotated_transformer.tools import options
+from annotated_transformer.paper import tables as paper
 from annotated_transformer.experiments import claims as module
 from annotated_transformer.experiments import results
 from annotated_transformer.experiments import verdicts
-from annotated_transformer.experiments.claims import COMPUTE, JUDGES, Found, judge_all
+from annotated_transformer.experiments.judges import COMPUTE, JUDGES, Found, judge_all
 from annotated_transformer.experiments.variations import ROWS
 from annotated_transformer.experiments.verdicts import FAILS, HOLDS, OPEN, UNCLEAR, read_claims
-from annotated_transformer.files import InputError, file_digest
-from annotated_transformer.records import is_older
-from annotated_transformer.tables import finished, read_records
+from annotated_transformer.tools.files import InputError, file_digest
+from annotated_transformer.tools.records import is_older
+from annotated_transformer.drawing.result_tables import finished, read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS, RECORDS, RULES = ROOT / "nbs", ROOT / "nbs" / "results", "annotated_transformer/experiments/claims.toml"
@@ -94,7 +96,7 @@ def test_commands_can_be_given(command, capsys):
     "Today's programs understand each with all of its options; nothing of it is done."
     words = shlex.split(command)
     if words[0] == "torchrun":
-        words = ["annotated-transformer", *words[words.index("annotated_transformer.cli") + 1:]]
+        words = ["annotated-transformer", *words[words.index("annotated_transformer.commands.cli") + 1:]]
     if words[0] == "annotated-transformer":
         function = getattr(importlib.import_module(f"annotated_transformer.{cli.COMMANDS[words[1]]}"), words[1])
         options.call(functools.wraps(function)(lambda *args, **kwargs: None), words[2:], words[1])
@@ -132,7 +134,7 @@ def test_verdicts_and_what_stands_behind_them(found, records):
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="no copy of the paper here")
-@pytest.mark.parametrize("name", ["900_results.ipynb", "899_result_tables.ipynb", "910_claims.ipynb", "905_judges.ipynb", "520_verdicts.ipynb", "000_paper.ipynb", RULES])
+@pytest.mark.parametrize("name", ["results.ipynb", "experiments/results.ipynb", "claims.ipynb", "experiments/judges.ipynb", "experiments/verdicts.ipynb", "paper/tables.ipynb", RULES])
 def test_no_words_are_the_papers(name):
     words = lambda text: re.findall(r"[a-z0-9]+", text.lower())  # noqa: E731
     theirs, n = words(PAPER.read_text()), 7
@@ -514,5 +516,5 @@ def test_the_saved_tables_are_those_of_the_records(found, records, monkeypatch):
         stale = [path.name for path in results.write_tables(tables, fresh) if (saved / path.name).read_bytes() != path.read_bytes()]
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=910_claims"
+    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=claims"
     assert (saved / "claims.md").read_text().count("\n| ") >= sum(map(len, found.values()))

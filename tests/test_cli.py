@@ -12,12 +12,14 @@ import warnings
 
 import pytest
 
-from annotated_transformer import __version__, cli, grammar
+from annotated_transformer import __version__
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus import grammar
 from annotated_transformer.commands.translate import LONGEST
-from annotated_transformer.files import InputError, file_digest
-from annotated_transformer.runs import Run, ship
-from annotated_transformer.translation import load
-from annotated_transformer.vocabulary import load_vocabulary
+from annotated_transformer.tools.files import InputError, file_digest
+from annotated_transformer.training.runs import Run, ship
+from annotated_transformer.decoding.translation import load
+from annotated_transformer.corpus.vocabulary import load_vocabulary
 
 OPTIONS = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
            "--steps 12 --save-every 4 --report-every 2 --batch-tokens 400").split()
@@ -84,7 +86,7 @@ def fails(arguments, capsys, *named):
 
 
 def run(arguments, stdin=b"", **options):
-    return subprocess.run([sys.executable, "-m", "annotated_transformer.cli", *map(str, arguments)], input=stdin, capture_output=True, **options)
+    return subprocess.run([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], input=stdin, capture_output=True, **options)
 
 
 # --- what is right -----------------------------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ def test_translate_keeps_line_n_at_line_n(made, text):
 
 
 def test_translate_answers_before_the_input_ends(made):
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "translate", str(made / "run"), "--beam-size", "1"],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"), "--beam-size", "1"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         process.stdin.write(b"The dog sleeps.\n")
@@ -161,7 +163,7 @@ def test_translate_answers_before_the_input_ends(made):
 
 
 def test_translate_survives_a_reader_that_leaves(made, text):
-    command = f"{sys.executable} -m annotated_transformer.cli translate {made / 'run'} --beam-size 1"
+    command = f"{sys.executable} -m annotated_transformer translate {made / 'run'} --beam-size 1"
     lines = open(text["train"][0], "rb").read() * 3
     process = subprocess.Popen([*command.split()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
@@ -237,8 +239,9 @@ import resource
 import sys
 from types import SimpleNamespace
 
-from annotated_transformer import cli, translation
-from annotated_transformer.translation import Translation
+from annotated_transformer.commands import cli
+from annotated_transformer.decoding import translation
+from annotated_transformer.decoding.translation import Translation
 
 class Stub:
     "A translator that repeats what it is told."
@@ -292,7 +295,7 @@ import sys
 
 import tqdm
 
-from annotated_transformer import cli
+from annotated_transformer.commands import cli
 
 init = tqdm.tqdm.__init__
 tqdm.tqdm.__init__ = lambda self, *args, **options: init(self, *args, **options | {"delay": 0, "mininterval": 0})  # not after 2 seconds
@@ -326,14 +329,14 @@ def test_progress_on_a_file_and_none_on_a_pipe(made, tmp_path):
 
 def test_translate_with_head(made, tmp_path):
     file = write(tmp_path / "text.en", ["The dog sleeps."] * 5000)
-    command = f"{sys.executable} -m annotated_transformer.cli translate {made / 'run'} {file} --beam-size 1 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m annotated_transformer translate {made / 'run'} {file} --beam-size 1 | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True)
     assert done.stdout.count(b"\n") == 2 and done.stdout.endswith(b"\n141\n") and not done.stderr
 
 
 def test_interrupted_translation(made):
     "Ctrl-C: what is ready has been written, and no traceback is."
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "translate", str(made / "run"), "--beam-size", "1"],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"), "--beam-size", "1"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # ignored where the tests run in the background
     process.stdin.write(b"The dog sleeps.\n")
@@ -347,7 +350,7 @@ def test_interrupted_translation(made):
 def test_interrupted_training_continues(made, tmp_path):
     arguments = ["train", tmp_path / "run", "--data", made / "data", "--config", "tiny", *MODEL,
                  *"--steps 100000 --save-every 50000 --report-every 1 --batch-tokens 400".split()]
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", *map(str, arguments)], stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], stderr=subprocess.PIPE)
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.time() + 120
     while not (metrics.exists() and metrics.stat().st_size) and time.time() < deadline:
@@ -518,7 +521,7 @@ def test_no_pickle_is_opened(copy, capsys):
     "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
     import pickle
 
-    from annotated_transformer.files import InputError, file_digest
+    from annotated_transformer.tools.files import InputError, file_digest
 
     class Evil:
         def __reduce__(self):
@@ -612,7 +615,7 @@ def test_wrong_options(made, tmp_path, capsys, arguments, named):
 def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, monkeypatch, capsys):
     "`prepare` stopped while it encodes anew: what lies in the folder is no longer taken for a whole corpus."
     cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300"))
-    from annotated_transformer import batching
+    from annotated_transformer.corpus import batching
 
     def stopped(*arguments):
         raise KeyboardInterrupt
@@ -697,7 +700,7 @@ def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monke
 def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     "As if the null device stood there: no traceback, and nothing meant for one stream in another."
     file = write(tmp_path / "text.en", ["The dog sleeps."])
-    command = f"exec {sys.executable} -m annotated_transformer.cli translate {made / 'run'} --beam-size 1 < {file} {closed}"
+    command = f"exec {sys.executable} -m annotated_transformer translate {made / 'run'} --beam-size 1 < {file} {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True)
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == printed
 

@@ -15,7 +15,7 @@ from annotated_transformer.experiments import complexity
 from annotated_transformer.experiments.complexity import (FORMED, GRU, LAYERS, MEASURED, ROWS, TIMED, Convolution, OneCall, PeakBytes, Recurrent,
                                                           RestrictedAttention, SelfAttention, SeparableConvolution, Sizes, count, dependency,
                                                           fit, longest_chain, longest_path, path_lengths, rounds)
-from annotated_transformer.paper import table
+from annotated_transformer.paper.tables import table
 
 
 def gradients(function, inputs):

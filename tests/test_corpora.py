@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, normalise, read_gold, report
-from annotated_transformer.files import InputError, writing
-from annotated_transformer.sources import mixed_corpus, multi30k, wmt14
-from annotated_transformer.text_files import lines
+from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, normalise, read_gold, report
+from annotated_transformer.tools.files import InputError, writing
+from annotated_transformer.corpus.sources import mixed_corpus, multi30k, wmt14
+from annotated_transformer.tools.text_files import lines
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
 
@@ -287,7 +287,7 @@ def test_broken_input_is_one_line_and_leaves_nothing(tmp_path, good, case):
 
 
 def test_interruption_leaves_nothing(tmp_path, good, monkeypatch):
-    from annotated_transformer import corpora
+    from annotated_transformer.corpus import corpora
     real = corpora.normalise
     monkeypatch.setattr(corpora, "normalise", lambda text: (_ for _ in ()).throw(KeyboardInterrupt) if "19" in text else real(text))
     before = tree(tmp_path)
@@ -612,7 +612,7 @@ def test_wmt14_says_what_is_wrong(tmp_path, good):
 
 
 def test_importing_loads_nothing_heavy():
-    code = ("import sys, annotated_transformer.corpora; "
+    code = ("import sys, annotated_transformer.corpus.corpora; "
             "print([m for m in ('torch', 'datasets', 'sacrebleu', 'tqdm', 'pandas', 'altair') if m in sys.modules])")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert set(eval(out)) <= {"torch"}

@@ -10,12 +10,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.decoding import Ensemble, beam_search, greedy, largest, length_penalty, sample, search
-from annotated_transformer.fast import State
-from annotated_transformer.files import InputError
-from annotated_transformer.model import BASE, END, PAD, START, Transformer
-from annotated_transformer.translation import Translator, evaluate
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.decoding.search import Ensemble, beam_search, greedy, largest, length_penalty, sample, search
+from annotated_transformer.engine.fast import State
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
+from annotated_transformer.decoding.translation import Translator, evaluate
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
 SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}, {"d_k": 3, "d_v": 5}]

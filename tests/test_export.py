@@ -13,16 +13,17 @@ import ctranslate2
 import pytest
 import torch
 
-from annotated_transformer import cli, grammar
-from annotated_transformer.decoding import NEVER, beam_search, greedy
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus import grammar
+from annotated_transformer.decoding.search import NEVER, beam_search, greedy
 from annotated_transformer.exports.ctranslate2 import export_run, symbols_of
 from annotated_transformer.exports.hugging_face import export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
-from annotated_transformer.files import InputError
-from annotated_transformer.model import BASE, END, PAD, START, Transformer
-from annotated_transformer.scores import bleu
-from annotated_transformer.translation import Translator, load
-from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
+from annotated_transformer.decoding.scores import bleu
+from annotated_transformer.decoding.translation import Translator, load
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 
 pytestmark = pytest.mark.xdist_group("export")  # one process exports for all of these
 SMALL = replace(BASE, vocab_size=100, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)

@@ -8,14 +8,14 @@ from itertools import islice
 
 import pytest
 
-from annotated_transformer.files import InputError
-from annotated_transformer.grammar import examples, grammar, n_words, parse, splits
-from annotated_transformer.synchronous_grammar import Dependency, count, realise
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.corpus.grammar import examples, grammar, n_words, parse, splits
+from annotated_transformer.corpus.synchronous_grammar import Dependency, count, realise
 
 PRINT_DIGEST = """
 import hashlib
 from itertools import islice
-from annotated_transformer.grammar import examples
+from annotated_transformer.corpus.grammar import examples
 print(hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexdigest())
 """
 

@@ -17,17 +17,17 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from annotated_transformer import embedding
-from annotated_transformer import fast as fast_module
-from annotated_transformer.attention import recording
-from annotated_transformer.batching import Batch
-from annotated_transformer.decoding import Beams, beam_search, choices, sample, search
-from annotated_transformer.fast import Packed, fast, linear_cross_entropy
-from annotated_transformer.model import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
-from annotated_transformer.optimizer import adam, set_rate
-from annotated_transformer.presets import TrainingConfig
-from annotated_transformer.regularization import measure
-from annotated_transformer.training import Objective, update
+from annotated_transformer.model import embedding
+from annotated_transformer.engine import fast as fast_module
+from annotated_transformer.model.attention import recording
+from annotated_transformer.corpus.batching import Batch
+from annotated_transformer.decoding.search import Beams, beam_search, choices, sample, search
+from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy
+from annotated_transformer.model.transformer import BASE, BIG, END, PAD, START, Transformer, TransformerConfig, count_parameters
+from annotated_transformer.training.optimizer import adam, set_rate
+from annotated_transformer.training.presets import TrainingConfig
+from annotated_transformer.training.regularization import measure
+from annotated_transformer.training.loop import Objective, update
 
 VOCABULARY = 13
 
@@ -253,7 +253,7 @@ def fake_ids(*shape: int, device: str = "cuda") -> torch.Tensor:
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_on_a_gpu_that_is_not_there(options, monkeypatch):
     "The plain model, the fast one and steps of a search on fake tensors: a tensor that is left behind on the host is an error."
-    monkeypatch.setattr("annotated_transformer.fast.packed", all_real)
+    monkeypatch.setattr("annotated_transformer.engine.fast.packed", all_real)
     with fake_gpu(replace(SMALL, **options)) as model:
         logits = model(fake_ids(3, 7), fake_ids(3, 5))
         assert logits.device.type == "cuda" and logits.shape == (3, 5, 40)
@@ -286,8 +286,8 @@ def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
         def start(self, src):
             raise Started(src.device.type)
 
-    monkeypatch.setattr("annotated_transformer.fast.packed", all_real)
-    monkeypatch.setattr("annotated_transformer.decoding.forced_symbols", lambda prefix, limits: None)  # it reads values
+    monkeypatch.setattr("annotated_transformer.engine.fast.packed", all_real)
+    monkeypatch.setattr("annotated_transformer.decoding.search.forced_symbols", lambda prefix, limits: None)  # it reads values
     with fake_gpu(SMALL) as model, pytest.raises(Started, match="cuda"):
         search(model, fake_ids(3, 7, device="cpu"), constraint=Constraint())
 
@@ -332,8 +332,8 @@ def on_the_host(function):
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_where_there_is_no_float64(options, monkeypatch):
     "An update, the quality, a search by beam and by chance: on a device without float64, for which the processor stands."
-    monkeypatch.setattr("annotated_transformer.embedding.sinusoids", on_the_host(embedding.sinusoids))
-    monkeypatch.setattr("annotated_transformer.fast.WITHOUT_FLOAT64", {"cpu"})
+    monkeypatch.setattr("annotated_transformer.model.embedding.sinusoids", on_the_host(embedding.sinusoids))
+    monkeypatch.setattr("annotated_transformer.engine.fast.WITHOUT_FLOAT64", {"cpu"})
     model = model_of(replace(SMALL, **options)).float()
     src, tgt = torch.tensor([[5, 6, END], [7, END, PAD]]), torch.tensor([[START, 8, 9, END], [START, 4, END, PAD]])
     batch, optimizer = Batch(src, tgt, np.arange(2)), adam(model.parameters())
@@ -417,7 +417,7 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
     "A training's batches differ in size: what is kept for each shape of a product must be bounded."
     program = """if True:
         import psutil, torch
-        from annotated_transformer.fast import project
+        from annotated_transformer.engine.fast import project
         torch.set_num_threads(1)
         layer, sizes = torch.nn.Linear(256, 1024), []
         for rows in range(1000, 1400):

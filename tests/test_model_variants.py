@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 
-from annotated_transformer.architectures import build
-from annotated_transformer.batching import encode_corpus
-from annotated_transformer.corpora import Corpus, grammar_corpus
+from annotated_transformer.engine.kinds import build
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.experiments import by_distance, model_variants
 from annotated_transformer.experiments.rivals_measured import System, read_rules, run_names
 from annotated_transformer.experiments.verdicts import read_claims
-from annotated_transformer.fast import plain
-from annotated_transformer.files import InputError
-from annotated_transformer.grammar import examples
-from annotated_transformer.model import START, TransformerConfig, count_parameters
-from annotated_transformer.records import read_record
-from annotated_transformer.presets import PRESETS
-from annotated_transformer.training import start_run, train
-from annotated_transformer.translation import load
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.engine.fast import plain
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.corpus.grammar import examples
+from annotated_transformer.model.transformer import START, TransformerConfig, count_parameters
+from annotated_transformer.tools.records import read_record
+from annotated_transformer.training.presets import PRESETS
+from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.decoding.translation import load
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
 FEW = {"batch_tokens": 300, "steps": 2, "warmup_steps": 1, "save_every": 2, "keep": 1}

@@ -31,7 +31,7 @@ HOSTS = [".".join(host) for host in (
 LINES = 25  # a cell's, its directives not counted; a class may have more
 WORKSHOP = "94"  # the modules of chapters from this number on may be imported everywhere
 # the first chapter shows the whole before its parts
-LOOKS_AHEAD = {"010_at_a_glance"}
+LOOKS_AHEAD = {"at_a_glance"}
 
 
 def read(path: Path) -> dict:
@@ -140,7 +140,7 @@ def charts(path: Path) -> Iterator[str]:
             kinds = {kind for kind in output.get("data", {}) if kind.startswith("application/vnd.vega")}
             if kinds and (kinds != {"application/vnd.vegalite.v5+json"} or not output["data"].get("image/png")):
                 yield (f"the chart of cell {cell['id']} is stored as {', '.join(sorted(output['data']))}, where Vega-Lite 5 and a PNG are "
-                       "needed: show it with annotated_transformer.charts.show")
+                       "needed: show it with annotated_transformer.drawing.charts.show")
 
 
 def headings(path: Path) -> set[str]:
@@ -354,7 +354,7 @@ def registries(root: Path, tmp: Path) -> Iterator[str]:
             yield f"{path.relative_to(root)} names the package registry {host}: leave the choice of a registry to whoever installs"
 
 
-# their commands name the sources file by its place, which 560_sources_left_out tells; records are never edited
+# their commands name the sources file by its place, which experiments/sources_left_out tells; records are never edited
 TOLD = {f"sources_{name}" for name in ("nothing_seed0", "nothing_seed1", *(f"{group}_seed0" for group in (
     "news", "parliament", "encyclopaedia", "web", "captions", "bible", "manuals")))}
 

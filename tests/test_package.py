@@ -101,7 +101,7 @@ from pathlib import Path
 
 import torch
 import annotated_transformer
-from annotated_transformer.model import BASE, Transformer
+from annotated_transformer.model.transformer import BASE, Transformer
 
 assert Path(annotated_transformer.__file__).is_relative_to(sys.prefix), annotated_transformer.__file__
 assert annotated_transformer.__version__ == {settings()["version"]!r}
@@ -119,10 +119,10 @@ def test_names_of_the_package(run):
     printed = run("python", "-I", "-c", f"""
 import sys
 import annotated_transformer
-import annotated_transformer.cli
+import annotated_transformer.commands.cli
 assert "torch" not in sys.modules
 from annotated_transformer import BASE, MultiHeadAttention, Transformer, Translator, load
-assert Transformer.__module__ == "annotated_transformer.model" and BASE.d_model == 512
+assert Transformer.__module__ == "annotated_transformer.model.transformer" and BASE.d_model == 512
 loaded = set({HEAVY}) & set(sys.modules)
 assert not loaded, loaded
 assert set(annotated_transformer.__all__) <= set(dir(annotated_transformer)) and not hasattr(annotated_transformer, "nothing")
@@ -157,12 +157,15 @@ def test_importing_and_translating_need_no_extra(run):
 import sys
 sys.modules |= dict.fromkeys({libraries})
 import annotated_transformer
-from annotated_transformer import cli, load, scores, records
+from annotated_transformer import load
+from annotated_transformer.commands import cli
+from annotated_transformer.decoding import scores
+from annotated_transformer.tools import records
 print(load("grammar").translate("The cow is old, but it plays."), records.versions()["torch"] != "")
 for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("cli", lambda: cli.run_command(["translate", "grammar"]))):
     try:
         call()
-    except annotated_transformer.files.InputError as error:
+    except annotated_transformer.tools.files.InputError as error:
         assert f"[{{extra}}]" in str(error) and "\\n" not in str(error), error
         print(extra)
 """)
@@ -174,7 +177,7 @@ def test_shipped_weights(run):
     shipped = [path for path in (ROOT / "annotated_transformer/pretrained").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in shipped) <= 24e6
     printed = run("python", "-I", "-c", """
-from annotated_transformer.translation import load
+from annotated_transformer.decoding.translation import load
 print(load("grammar").translate("The cow is old, but it plays."))
 print(load("ende").translate("The weather will be nice tomorrow."))
 """)
@@ -186,7 +189,7 @@ def test_console_script(run):
     commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "sweep", "demo")
     told = run("python", "-I", "-c", f"""
 import contextlib
-from annotated_transformer.cli import main
+from annotated_transformer.commands.cli import main
 for command in {commands}:
     with contextlib.suppress(SystemExit):
         main([command, "--help"])
@@ -239,7 +242,7 @@ def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
 
     def told() -> str:
         environment = {k: v for k, v in os.environ.items() if k != "ANNOTATED_REVISION"}
-        program = "from annotated_transformer.records import revision; print(revision())"
+        program = "from annotated_transformer.tools.records import revision; print(revision())"
         return subprocess.run([sys.executable, "-c", program], cwd=checkout, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
     shutil.copytree(ROOT / "annotated_transformer", checkout / "annotated_transformer", dirs_exist_ok=True)

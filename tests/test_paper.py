@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from annotated_transformer import paper
-from annotated_transformer.tables import to_html
+from annotated_transformer.paper import tables as paper
+from annotated_transformer.drawing.result_tables import to_html
 
 
 # Table 3, counted by hand on the page: 95 of its 20 x 12 cells are printed; 19 rows have no note.
@@ -49,5 +49,5 @@ def test_table_3_filled():
 
 
 def test_import_is_light():
-    code = "import sys, annotated_transformer.paper; print(sorted({'torch', 'pandas', 'altair', 'numpy', 'IPython'} & set(sys.modules)))"
+    code = "import sys, annotated_transformer.paper.tables; print(sorted({'torch', 'pandas', 'altair', 'numpy', 'IPython'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

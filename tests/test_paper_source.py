@@ -5,7 +5,7 @@ import urllib.error
 
 import pytest
 
-from annotated_transformer import paper_source as paper
+from annotated_transformer.paper import source as paper
 
 MAIN = r"""\documentclass{article}
 \newcommand{\dmodel}{d_{\text{model}}}

@@ -13,19 +13,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import cli, grammar, parsing
-from annotated_transformer.bracket_f1 import Pcfg, count_rules, right_branching
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus import grammar
+from annotated_transformer.parsing import parser as parsing
+from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.experiments import parsing_runs
-from annotated_transformer.corpora import Corpus
-from annotated_transformer.model import END, TransformerConfig
-from annotated_transformer.parsing import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
-from annotated_transformer.checkpoints import remove_checkpoint
-from annotated_transformer.runs import Run
-from annotated_transformer.presets import TrainingConfig
-from annotated_transformer.training import start_run, train
-from annotated_transformer.treebanks import escape, gold_trees, prepare_trees, source_line, tokenise, tree_corpus, tree_files, treebank
-from annotated_transformer.trees import clean, linearise, read_tree, read_trees, restore
-from annotated_transformer.vocabulary import load_vocabulary
+from annotated_transformer.corpus.corpora import Corpus
+from annotated_transformer.model.transformer import END, TransformerConfig
+from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
+from annotated_transformer.training.checkpoints import remove_checkpoint
+from annotated_transformer.training.runs import Run
+from annotated_transformer.training.presets import TrainingConfig
+from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.parsing.treebanks import escape, gold_trees, prepare_trees, source_line, tokenise, tree_corpus, tree_files, treebank
+from annotated_transformer.parsing.trees import clean, linearise, read_tree, read_trees, restore
+from annotated_transformer.corpus.vocabulary import load_vocabulary
 from test_trees import fails, shared
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
@@ -733,7 +735,7 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
 
 
 def test_parse_from_a_pipe(made):
-    done = subprocess.run([sys.executable, "-m", "annotated_transformer.cli", "parse", made / "run", "--beam-size", "1"],
+    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "parse", made / "run", "--beam-size", "1"],
                           input="The dog sleeps.\n\n".encode(), capture_output=True)
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
 

@@ -7,7 +7,7 @@ import torch
 
 from annotated_transformer.experiments import paths
 from annotated_transformer.experiments.complexity import LAYERS, Sizes
-from annotated_transformer.records import read_record
+from annotated_transformer.tools.records import read_record
 
 RULES = paths.read_rules()
 TINY = RULES._replace(
@@ -60,7 +60,7 @@ def test_neither_values_nor_place_give_the_answer_away():
 
 def test_the_band_is_that_of_restricted_attention():
     "The stack's mask against the layer in blocks, with the same weights."
-    from annotated_transformer.attention import MultiHeadAttention
+    from annotated_transformer.model.attention import MultiHeadAttention
 
     torch.manual_seed(0)
     blocks = LAYERS["restricted attention"](Sizes(20, 16, r=5)).double()

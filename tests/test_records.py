@@ -19,15 +19,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated_transformer import cli, options, records
-from annotated_transformer.batching import encode_corpus
-from annotated_transformer.corpora import grammar_corpus
-from annotated_transformer.files import InputError, file_digest
-from annotated_transformer.records import is_older, list_records, make_record, read_record, record_digest, sealed, write_record
-from annotated_transformer.runs import Run
-from annotated_transformer.presets import TINY, TrainingConfig
-from annotated_transformer.training import start_run, train
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.commands import cli
+from annotated_transformer.tools import options, records
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import grammar_corpus
+from annotated_transformer.tools.files import InputError, file_digest
+from annotated_transformer.tools.records import is_older, list_records, make_record, read_record, record_digest, sealed, write_record
+from annotated_transformer.training.runs import Run
+from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = sorted((ROOT / "nbs" / "results").glob("*.json"))
@@ -166,7 +167,7 @@ def commit_faults(record: dict) -> list[str]:
 # --- the records of this repository -------------------------------------------------------------------------------------------------
 
 
-# faults that a chapter tells of (320_translation: the run was ended early)
+# faults that a chapter tells of (decoding/translation: the run was ended early)
 TOLD = {("all_sources_en_de", "--steps 20000 in its command, and made with 14000")}
 
 
@@ -209,11 +210,11 @@ def test_older_records_are_counted_and_untouched():
 
 
 def test_the_chapter_on_records_shows_todays():
-    cells = json.loads((ROOT / "nbs/960_records.ipynb").read_text())["cells"]
+    cells = json.loads((ROOT / "nbs/tools/records.ipynb").read_text())["cells"]
     shown = next("".join(cell["outputs"][0]["data"]["text/plain"]) for cell in cells if 'list_records("results")' in "".join(cell["source"]))
     counts = Counter((task, state) for _, task, _, state in list_records(ROOT / "nbs/results"))
     there = {(task, state): int(n) for task, state, n in re.findall(r"^ *(\S+) +(\S.*?) +(\d+)$", shown, re.M)}
-    assert there == counts, "run: make notebooks NB=960_records"
+    assert there == counts, "run: make notebooks NB=tools/records"
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: no history")
@@ -405,7 +406,7 @@ def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch
 def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
     "SIGKILL right after a checkpoint was saved: the sitting ends there."
     run = begin(tmp_path / "run", data)
-    program = ("import os, signal, sys\nfrom annotated_transformer.runs import Run\nfrom annotated_transformer.training import train\n"
+    program = ("import os, signal, sys\nfrom annotated_transformer.training.runs import Run\nfrom annotated_transformer.training.loop import train\n"
                "save = Run.save_checkpoint\n"
                "def save_and_die(self, step, *rest):\n    save(self, step, *rest)\n    step == 4 and os.kill(os.getpid(), signal.SIGKILL)\n"
                "Run.save_checkpoint = save_and_die\ntrain(Run.open(sys.argv[1]))\n")
@@ -419,8 +420,8 @@ def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
 
 def test_what_is_loaded_is_what_was_measured(data, tmp_path):
     "The perplexity in the record is that of the weights that `load` uses, and no other number of checkpoints does better."
-    from annotated_transformer.translation import evaluate, load
-    from annotated_transformer.corpora import Corpus
+    from annotated_transformer.decoding.translation import evaluate, load
+    from annotated_transformer.corpus.corpora import Corpus
 
     run = begin(tmp_path / "run", data)
     assert train(run)

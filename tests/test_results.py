@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import paper
+from annotated_transformer.paper import tables as paper
 from annotated_transformer.experiments import results
-from annotated_transformer.files import InputError
-from annotated_transformer.model import BASE
-from annotated_transformer.experiments.claims import judge_all
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import BASE
+from annotated_transformer.experiments.judges import judge_all
 from annotated_transformer.experiments.sweep import command_for
 from annotated_transformer.experiments.verdicts import read_claims
-from annotated_transformer.tables import Cell, ResultTable, finished, missing, read_records, to_html, to_latex, to_markdown
+from annotated_transformer.drawing.result_tables import Cell, ResultTable, finished, missing, read_records, to_html, to_latex, to_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "nbs" / "results"
@@ -465,7 +465,7 @@ def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
                  if not (saved / path.name).exists() or (saved / path.name).read_bytes() != path.read_bytes()]
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=900_results"
+    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=results"
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

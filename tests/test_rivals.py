@@ -17,33 +17,35 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import architectures, cli, training
-from annotated_transformer.architectures import architecture, build
-from annotated_transformer.batching import Batch, ParallelCorpus, encode_corpus
-from annotated_transformer.corpora import grammar_corpus
-from annotated_transformer.decoding import beam_search, plain_beam_search
-from annotated_transformer.fast import FastDropout, fast_to_train, target_hidden
+from annotated_transformer.engine import kinds as architectures
+from annotated_transformer.commands import cli
+from annotated_transformer.training import loop as training
+from annotated_transformer.engine.kinds import architecture, build
+from annotated_transformer.corpus.batching import Batch, ParallelCorpus, encode_corpus
+from annotated_transformer.corpus.corpora import grammar_corpus
+from annotated_transformer.decoding.search import beam_search, plain_beam_search
+from annotated_transformer.engine.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.commands.train import configured, peak_rate
-from annotated_transformer.files import InputError, read_json, write_json
-from annotated_transformer.model import END, PAD, START, TransformerConfig
-from annotated_transformer.optimizer import OPTIMIZERS
-from annotated_transformer.treebanks import gold_trees, prepare_trees, tree_corpus
+from annotated_transformer.tools.files import InputError, read_json, write_json
+from annotated_transformer.model.transformer import END, PAD, START, TransformerConfig
+from annotated_transformer.training.optimizer import OPTIMIZERS
+from annotated_transformer.parsing.treebanks import gold_trees, prepare_trees, tree_corpus
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.rivals.base import OWN as OWN_TRAINING
-from annotated_transformer.regularization import measure
-from annotated_transformer.runs import Run
-from annotated_transformer.presets import TrainingConfig
-from annotated_transformer.translation import ensemble, load
-from annotated_transformer.trees import read_tree
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.training.regularization import measure
+from annotated_transformer.training.runs import Run
+from annotated_transformer.training.presets import TrainingConfig
+from annotated_transformer.decoding.translation import ensemble, load
+from annotated_transformer.parsing.trees import read_tree
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 OWN = '''
 "A model of one's own: the mean of the source's vectors, and the last symbol's."
 from dataclasses import dataclass
 import torch
 from torch import nn
-from annotated_transformer.architectures import register
+from annotated_transformer.engine.kinds import register
 
 @dataclass(frozen=True)
 class BagConfig:
@@ -152,7 +154,7 @@ def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
     "A process of its own is killed in the middle; continued, it ends as the undisturbed one, bit for bit."
     run = tmp_path / "run"
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", *words(run, data, kind, code, "--steps", "20")],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", *words(run, data, kind, code, "--steps", "20")],
                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while process.poll() is None and not ((run / "config.json").exists() and any(m["step"] >= 14 for m in Run.open(run).metrics())):
         time.sleep(0.001)

@@ -8,21 +8,21 @@ import pytest
 import torch
 from torch import nn
 
-from annotated_transformer import architectures
-from annotated_transformer.batching import Batch, encode_corpus
+from annotated_transformer.engine import kinds as architectures
+from annotated_transformer.corpus.batching import Batch, encode_corpus
 from annotated_transformer.commands import train as train_command
-from annotated_transformer.corpora import grammar_corpus
+from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.experiments import costs
 from annotated_transformer.experiments import rivals_measured as module
 from annotated_transformer.experiments.rivals_measured import Job, Place, Settings, System
 from annotated_transformer.experiments.verdicts import read_claims
-from annotated_transformer.model import BASE, PAD
-from annotated_transformer.processes import native_precision
-from annotated_transformer.records import read_record, write_record
+from annotated_transformer.model.transformer import BASE, PAD
+from annotated_transformer.tools.processes import native_precision
+from annotated_transformer.tools.records import read_record, write_record
 from annotated_transformer.rivals.fine_tuning import Tuning
 from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConfig
-from annotated_transformer.presets import PAPER
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.training.presets import PAPER
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 RULES, RESULTS = module.read_rules(), Path(__file__).parents[1] / "nbs/results"
 
@@ -79,7 +79,7 @@ SMALL = RULES._replace(
 
 
 def test_the_rules_are_whole():
-    from annotated_transformer import paper
+    from annotated_transformer.paper import tables as paper
 
     rows = {line[0].replace("*", "") for line in paper.printed(2)[0]}
     for system in RULES.systems.values():

@@ -14,14 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer import cli, corpora, grammar, sources, translation
-from annotated_transformer.files import InputError
-from annotated_transformer.model import BASE
-from annotated_transformer.regularization import Quality
-from annotated_transformer.runs import Run
-from annotated_transformer.scores import bleu, chrf, moses_languages, moses_tokens, paper_bleu, paper_tokens
-from annotated_transformer.scores import replace_unicode_punctuation, score, split_compounds, word_perplexity
-from annotated_transformer.vocabulary import BytePairVocabulary, load_vocabulary
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus import corpora, grammar, sources
+from annotated_transformer.decoding import translation
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import BASE
+from annotated_transformer.training.regularization import Quality
+from annotated_transformer.training.runs import Run
+from annotated_transformer.decoding.scores import bleu, chrf, moses_languages, moses_tokens, paper_bleu, paper_tokens
+from annotated_transformer.decoding.scores import replace_unicode_punctuation, score, split_compounds, word_perplexity
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("ANNOTATED_SHARED", ROOT.parent / "shared")) / "data"
@@ -386,7 +388,7 @@ def test_vocabulary_that_is_not_the_runs(texts, capsys, tmp_path):
 def test_scoring_files_needs_no_run_and_no_terminal(texts):
     "In a process of its own: JSON on standard output, no bar in a file, nothing but the next step on standard error."
     _, wanted, made = texts
-    done = subprocess.run([sys.executable, "-m", "annotated_transformer.cli", "evaluate", "--translations", made, "--references", wanted, "--json"],
+    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "evaluate", "--translations", made, "--references", wanted, "--json"],
                           capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0 and json.loads(done.stdout)["sentences"] == 10
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("Next: ")

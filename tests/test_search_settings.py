@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from annotated_transformer.experiments import search_settings
-from annotated_transformer.batching import encode_corpus
-from annotated_transformer.corpora import Corpus, grammar_corpus
-from annotated_transformer.files import InputError
-from annotated_transformer.runs import Run
-from annotated_transformer.scores import bleu, paired
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.training.runs import Run
+from annotated_transformer.decoding.scores import bleu, paired
 from annotated_transformer.experiments.search_settings import PAPER, development_set, main, measure_settings, settings
-from annotated_transformer.presets import TINY, TrainingConfig
-from annotated_transformer.training import start_run, train
-from annotated_transformer.translation import load
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.decoding.translation import load
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("search_settings")
 SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from annotated_transformer.experiments import section_3
-from annotated_transformer.files import InputError
-from annotated_transformer.records import read_record
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.records import read_record
 
 
 def test_a_memory_answers_itself():

@@ -30,7 +30,7 @@ import tables  # noqa: E402
 from chapters import read_chapters  # noqa: E402
 
 LIMIT = 3_000_000  # bytes of a page
-FEW = ["index", "100_attention", "600_attention_figures", "900_results", "notation", "api", "references", "search"]
+FEW = ["index", "model/attention", "inside/attention_figures", "results", "notation", "api", "references", "search"]
 pytestmark = pytest.mark.xdist_group("site")
 
 
@@ -110,9 +110,9 @@ def test_the_paper_stands_under_our_words(tmp_path):
 
 
 def test_notation_names_what_there_is():
-    import annotated_transformer.model
+    import annotated_transformer.model.transformer
     words = (ROOT / "site" / "pages" / "notation.md").read_text(encoding="utf-8")
-    fields = set(annotated_transformer.model.TransformerConfig.__annotations__)
+    fields = set(annotated_transformer.model.transformer.TransformerConfig.__annotations__)
     for name in ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "vocab_size", "dropout"):
         assert name in fields and name in words
     for link in re.findall(r"\]\((\.\./\.\./nbs/[^)#]+)", words):
@@ -264,12 +264,12 @@ def test_pages_are_accessible(site, address, page, theme, width, every):
 def test_the_search_finds(site, address, page):
     page.size(1400)
     page.open(f"{address}search.html?q=warm-up", "document.querySelector('#search-results li')")
-    assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('240_optimizer'))")
+    assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('training/optimizer'))")
 
 
 def test_a_chart_is_alive(site, address, page):
     page.size(1400)
-    page.open(f"{address}100_attention.html")
+    page.open(f"{address}model/attention.html")
     page.js("document.querySelector('figure.chart').scrollIntoView()")
     for _ in range(200):
         if page.js("!!document.querySelector('figure.chart svg.marks')"):

@@ -1,13 +1,13 @@
 "A source left out: the same vocabulary and sets, less training text, a record; stopped and continued."
 import pytest
 
-from annotated_transformer import grammar
+from annotated_transformer.corpus import grammar
 from annotated_transformer.commands.prepare import prepare
-from annotated_transformer.corpora import Corpus
+from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.experiments import sources_left_out
 from annotated_transformer.experiments.sources_left_out import leave_out, without
-from annotated_transformer.files import InputError
-from annotated_transformer.records import read_record
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.records import read_record
 
 
 @pytest.fixture(scope="module")

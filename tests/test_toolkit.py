@@ -15,24 +15,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated_transformer import averaging, cli, records, sources
-from annotated_transformer.batching import ParallelCorpus, encode_corpus
-from annotated_transformer.checkpoints import load_weights
+from annotated_transformer.training import averaging
+from annotated_transformer.commands import cli
+from annotated_transformer.tools import records
+from annotated_transformer.corpus import sources
+from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.training.checkpoints import load_weights
 from annotated_transformer.commands import train as train_command
 from annotated_transformer.commands.configuration import read_configuration
 from annotated_transformer.commands.translate import drawn, unknown_characters
-from annotated_transformer.corpora import Corpus, grammar_corpus
-from annotated_transformer.files import InputError
-from annotated_transformer.model import END, UNKNOWN, count_parameters
-from annotated_transformer.options import OptionParser, add_arguments
-from annotated_transformer.presets import TINY, TrainingConfig
-from annotated_transformer.regularization import measure
-from annotated_transformer.runs import Run, average, ship
-from annotated_transformer.scores import bleu
-from annotated_transformer.training import start_run, train
-from annotated_transformer.translation import Translator, ensemble, evaluate, load
-from annotated_transformer.vocabulary import BytePairVocabulary, WordPieceVocabulary, learn_vocabulary, load_vocabulary
-from annotated_transformer.watching import best_step
+from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import END, UNKNOWN, count_parameters
+from annotated_transformer.tools.options import OptionParser, add_arguments
+from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.regularization import measure
+from annotated_transformer.training.runs import Run, average, ship
+from annotated_transformer.decoding.scores import bleu
+from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.decoding.translation import Translator, ensemble, evaluate, load
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary, learn_vocabulary, load_vocabulary
+from annotated_transformer.training.watching import best_step
 
 pytestmark = pytest.mark.xdist_group("toolkit")
 SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -81,7 +84,7 @@ def same_weights(one: dict, other: dict) -> bool:
 # --- nothing lost, nothing half-written ------------------------------------------------------------------------------------------------
 def test_two_processes_note_their_scores_at_once(finished, tmp_path):
     folder = shutil.copytree(finished, tmp_path / "run")
-    note = ("import sys; from annotated_transformer.runs import Run; run = Run.open(sys.argv[1])\n"
+    note = ("import sys; from annotated_transformer.training.runs import Run; run = Run.open(sys.argv[1])\n"
             "for n in range(25): run.add_evaluation(f'{sys.argv[2]}{n}', {})")
     both = [subprocess.Popen([sys.executable, "-c", note, str(folder), name]) for name in "ab"]
     assert [process.wait() for process in both] == [0, 0]
@@ -164,7 +167,7 @@ def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
     assert train(undisturbed)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
     for step in (5, 11):
-        process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", "train", str(killed.folder)], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "train", str(killed.folder)], env=environment, stderr=subprocess.DEVNULL)
         while process.poll() is None and not any(m["step"] >= step for m in killed.metrics()):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
@@ -469,7 +472,7 @@ def test_ensembles(finished, tmp_path, capsys):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_rounded_products_translate_nearly_the_same(precision):
-    from annotated_transformer import grammar
+    from annotated_transformer.corpus import grammar
     lines = [example.src for _, example in zip(range(200), grammar.examples(seed=11))]
     exact, rounded = (load("grammar", p).translate(lines) for p in ("float32", precision))
     assert sum(a == b for a, b in zip(exact, rounded)) >= 185
@@ -489,7 +492,7 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
 
 def feature_table() -> list[list[str]]:
     "The rows of the table in the chapter on the command line: feature, command, JoeyNMT's word, fairseq's."
-    cells = json.loads((Path(__file__).parents[1] / "nbs/340_command_line.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((Path(__file__).parents[1] / "nbs/commands/cli.ipynb").read_text(encoding="utf-8"))["cells"]
     text = next(text for text in ("".join(cell["source"]) for cell in cells) if "| in JoeyNMT |" in text)
     rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     return [row for row in rows[2:] if row[1]]
@@ -546,7 +549,7 @@ def test_the_contestants_in_8_bits_do_the_same_work(monkeypatch):
 
 
 def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
-    from annotated_transformer import grammar
+    from annotated_transformer.corpus import grammar
     from annotated_transformer.experiments import benchmark_decoding as speed
     examples = [example for _, example in zip(range(60), grammar.examples(seed=12))]
     files = [tmp_path / f"some.{side}" for side in ("en", "de")]

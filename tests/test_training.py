@@ -19,18 +19,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from annotated_transformer import runs, training
-from annotated_transformer.batching import ParallelCorpus, encode_corpus
-from annotated_transformer.checkpoints import write_checkpoint
-from annotated_transformer.corpora import grammar_corpus
-from annotated_transformer.fast import fast
-from annotated_transformer.files import InputError, file_digest, write_json
-from annotated_transformer.model import Transformer
-from annotated_transformer.runs import Run, check_checkpoint
-from annotated_transformer.presets import TINY, TrainingConfig
-from annotated_transformer.processes import Progress
-from annotated_transformer.training import divide, start_run, train, updates
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.training import runs, loop as training
+from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.training.checkpoints import write_checkpoint
+from annotated_transformer.corpus.corpora import grammar_corpus
+from annotated_transformer.engine.fast import fast
+from annotated_transformer.tools.files import InputError, file_digest, write_json
+from annotated_transformer.model.transformer import Transformer
+from annotated_transformer.training.runs import Run, check_checkpoint
+from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.tools.processes import Progress
+from annotated_transformer.training.loop import divide, start_run, train, updates
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
 
@@ -56,11 +56,11 @@ def free_port() -> int:
 def command(run: Path, processes: int = 1, *options: str, node: tuple[int, int, int] | None = None) -> list[str]:
     "`train RUN`, by torchrun where there are several processes; `node` is (number of nodes, this one's, port)."
     if processes == 1 and node is None:
-        return [sys.executable, "-m", "annotated_transformer.cli", "train", str(run), *options]
+        return [sys.executable, "-m", "annotated_transformer", "train", str(run), *options]
     nodes, number, port = node or (1, 0, free_port())
     return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number), "--nproc-per-node",
             str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
-            "-m", "annotated_transformer.cli", "train", str(run), *options]
+            "-m", "annotated_transformer", "train", str(run), *options]
 
 
 OPTIONS: list[str] = []  # of torchrun
@@ -456,7 +456,7 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
         raise CppCompileError(["g++"], "killed")
 
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
-    monkeypatch.setattr("annotated_transformer.training.loop", fail)
+    monkeypatch.setattr("annotated_transformer.training.loop.loop", fail)
     with pytest.raises(InputError, match="compiler failed or was stopped.*with or without --compile"):
         train(run)
 

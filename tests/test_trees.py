@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.bracket_f1 import COLLINS, Rules, Scores, compare, percent, read_rules, score, score_files
-from annotated_transformer.files import InputError
-from annotated_transformer.trees import Tree, clean, linearise, read_tree, read_trees, restore
+from annotated_transformer.parsing.bracket_f1 import COLLINS, Rules, Scores, compare, percent, read_rules, score, score_files
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.parsing.trees import Tree, clean, linearise, read_tree, read_trees, restore
 
 SAMPLE = Path(__file__).resolve().parent.parent.parent / "shared" / "data"  # beside the repository, where it is there at all
 

@@ -13,20 +13,20 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from annotated_transformer import cli
+from annotated_transformer.commands import cli
 from annotated_transformer.experiments import row_measurements, sweep
-from annotated_transformer.batching import encode_corpus
-from annotated_transformer.corpora import Corpus, grammar_corpus
-from annotated_transformer.files import file_digest
-from annotated_transformer.runs import Run
-from annotated_transformer.model import Transformer, count_parameters
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
+from annotated_transformer.tools.files import file_digest
+from annotated_transformer.training.runs import Run
+from annotated_transformer.model.transformer import Transformer, count_parameters
 from annotated_transformer.experiments.row_measurements import measure_step_time
 from annotated_transformer.experiments.sweep import Job, measurements, plan
-from annotated_transformer.translation import SENTENCE, load
+from annotated_transformer.decoding.translation import SENTENCE, load
 from annotated_transformer.experiments.variations import ROWS, SCALES, scaled
 from annotated_transformer.experiments.verdicts import OPEN, UNCLEAR, compare_all, read_claims, rows_for, variation_rows
-from annotated_transformer.tables import read_records
-from annotated_transformer.vocabulary import BytePairVocabulary
+from annotated_transformer.drawing.result_tables import read_records
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("variations")  # one after the other: they start processes of their own
 
@@ -53,7 +53,7 @@ def fails(argv: list[str], capsys, *named: str) -> None:
 
 def start(argv: list[str]) -> subprocess.Popen:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
-    return subprocess.Popen([sys.executable, "-m", "annotated_transformer.cli", *argv], env=environment, start_new_session=True,
+    return subprocess.Popen([sys.executable, "-m", "annotated_transformer", *argv], env=environment, start_new_session=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

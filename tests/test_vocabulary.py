@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpora import file_corpus
-from annotated_transformer.files import InputError
-from annotated_transformer.model import END, PAD, START, UNKNOWN
-from annotated_transformer.vocabulary import (BytePairVocabulary, WordPieceVocabulary, drawn_lines, kept_vocabulary,
+from annotated_transformer.corpus.corpora import file_corpus
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
+from annotated_transformer.corpus.vocabulary import (BytePairVocabulary, WordPieceVocabulary, drawn_lines, kept_vocabulary,
                                               learn_vocabulary, load_vocabulary, spaced)
 
 KINDS = [BytePairVocabulary, WordPieceVocabulary]

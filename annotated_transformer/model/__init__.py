@@ -1,0 +1,3 @@
+from .._moved import forward
+
+__getattr__ = forward(__name__, "transformer")
