@@ -7,7 +7,7 @@ BIN = .venv/bin
 RUNTIME = .venv/.runtime
 DEVELOP = .venv/.develop
 README = README.md
-NB = *
+NB = * */*
 PAPER =
 LAB_NBS = $(if $(PAPER),build/with_the_paper/nbs,nbs)
 
@@ -31,9 +31,9 @@ test-all: $(DEVELOP) ## also the slow ones: chapters' slow cells and tests of mi
 	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" || status=1; exit $$status
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: with the paper's own words folded in)
-	@$(RUN) jupytext --quiet --sync nbs/*.ipynb
+	@$(RUN) jupytext --quiet --sync nbs/*.ipynb nbs/*/*.ipynb
 	@$(if $(PAPER),$(RUN) python site/original.py '$(PAPER)')
-	@$(RUN) jupyter trust $(LAB_NBS)/*.ipynb > /dev/null
+	@$(RUN) jupyter trust $(LAB_NBS)/*.ipynb $(LAB_NBS)/*/*.ipynb > /dev/null
 	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/$(LAB_NBS)/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
 
 exercises: $(DEVELOP) ## write exercises/, a learner's copy of the chapters without the solutions
@@ -43,13 +43,13 @@ export: $(DEVELOP) ## write annotated_transformer/ from the chapters
 	@$(RUN) nbdev_export
 
 notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=model/attention)
-	@$(RUN) jupytext --quiet --sync $$(ls nbs/$(NB).ipynb nbs/$(NB).py 2> /dev/null)
-	@$(RUN) jupytext --quiet --set-kernel python3 nbs/$(NB).ipynb
+	@$(RUN) jupytext --quiet --sync $$(cd nbs && for nb in $(NB); do ls $$nb.ipynb $$nb.py 2> /dev/null | sed 's#^#nbs/#'; done)
+	@$(RUN) jupytext --quiet --set-kernel python3 $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done)
 	@$(RUN) nbdev_export
-	@mkdir -p build && echo "executing nbs/$(NB).ipynb"
+	@mkdir -p build && echo "executing $(NB)"
 	@$(RUN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
 		'--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' \
-		'--ClearMetadataPreprocessor.preserve_cell_metadata_mask={"tags", "jupyter"}' nbs/$(NB).ipynb 2> build/execute.log \
+		'--ClearMetadataPreprocessor.preserve_cell_metadata_mask={"tags", "jupyter"}' $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done) 2> build/execute.log \
 		|| { cat build/execute.log >&2; exit 1; }
 	@$(RUN) python .ci/tidy.py
 	@$(RUN) nbdev_clean
@@ -58,12 +58,12 @@ notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, execut
 
 figures: notebooks ## draw figures/ anew (a chapter draws its own as it runs)
 
-# the notebook is read in nbs/, the README one folder up: links lose their ../ or gain nbs/; folded cells show their output alone
+# the index is read in nbs/, the README one folder up: links lose their ../ or gain nbs/; folded cells show their output alone
 readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@mkdir -p build
 	@$(RUN) jupyter nbconvert --log-level ERROR --to markdown --output-dir build --TagRemovePreprocessor.enabled=True \
 		--TagRemovePreprocessor.remove_input_tags hide-input nbs/index.ipynb
-	@sed -e 's#](\([0-9a-z_]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
+	@sed -e 's#](\([a-z_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
 		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
 
 site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)

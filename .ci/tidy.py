@@ -2,16 +2,16 @@
 
 Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those that carry the tag `hide-input` or `solution`.
 JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a folded cell has both. A chapter ends
-on one line of links: the chapter before it, the contents, the chapter after it, in the order of their numbers. What a cell printed piece by
+on one line of links: the chapter before it, the contents, the chapter after it, in the order of nbs/contents.toml. What a cell printed piece by
 piece is one output. Only what is not so yet is written, so that a second run changes nothing.
 """
 import ast
 import hashlib
 import json
+import os
 import re
+import tomllib
 from pathlib import Path
-
-CONTENTS = "[Contents](index.ipynb)"
 
 
 def text(cell: dict) -> str:
@@ -59,15 +59,18 @@ def title(nb: dict) -> str:
 
 def links(path: Path, chapters: dict[Path, dict]) -> str:
     "The line at a chapter's end. `chapters` are all of them, in order, the index first."
-    order = list(chapters)[1:]
+    def to(other: Path) -> str:
+        return Path(os.path.relpath(other, path.parent)).as_posix()
+
+    index, *order = chapters
     place = order.index(path)
-    before = [f"← [{title(chapters[p])}]({p.name})" for p in order[max(place - 1, 0) : place]]
-    after = [f"[{title(chapters[p])}]({p.name}) →" for p in order[place + 1 : place + 2]]
-    return " · ".join([*before, CONTENTS, *after])
+    before = [f"← [{title(chapters[p])}]({to(p)})" for p in order[max(place - 1, 0) : place]]
+    after = [f"[{title(chapters[p])}]({to(p)}) →" for p in order[place + 1 : place + 2]]
+    return " · ".join([*before, f"[Contents]({to(index)})", *after])
 
 
 def is_links(cell: dict) -> bool:
-    return cell["cell_type"] == "markdown" and CONTENTS in text(cell) and "\n" not in text(cell).strip()
+    return cell["cell_type"] == "markdown" and bool(re.fullmatch(r".*\[Contents\]\([./]*index\.ipynb\).*", text(cell).strip()))
 
 
 def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
@@ -86,8 +89,9 @@ def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
 
 
 def read(nbs: Path) -> dict[Path, dict]:
-    "The index, and the chapters in the order of their numbers."
-    paths = [nbs / "index.ipynb", *sorted(nbs.glob("[0-9]*.ipynb"))]
+    "The index, and the chapters in the order of contents.toml."
+    parts = tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["part"]
+    paths = [nbs / "index.ipynb", *(nbs / f"{chapter['path']}.ipynb" for part in parts for chapter in part["chapter"])]
     return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from ..tools.files import writing
+from ..tools.files import checkout, writing
 
 # %% ../../nbs/drawing/charts.ipynb #11502331
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F"]
@@ -156,10 +156,8 @@ def figures_dir() -> Path | None:
     "The checkout's folder `figures/`, None where there is no checkout; `ANNOTATED_FIGURES` overrides it."
     if os.environ.get("ANNOTATED_FIGURES"):
         return Path(os.environ["ANNOTATED_FIGURES"])
-    for folder in (Path.cwd(), Path.cwd().parent):
-        if (folder / "settings.ini").exists() and (folder / "nbs").is_dir():
-            return folder / "figures"
-    return None
+    top = checkout()
+    return top and top / "figures"
 
 
 def show(chart, name: str | None = None, png: bool = False) -> Shown:

@@ -14,21 +14,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import isfinite
+from os.path import relpath
 from pathlib import Path
 from typing import NamedTuple
 
 from .charts import CELL
-from ..tools.files import InputError
+from ..tools.files import InputError, checkout
 
 # %% ../../nbs/drawing/result_tables.ipynb #bca56039
 ENTRIES = ("name", "task", "command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds", "metrics")
 
 
 def results_folder() -> Path:
-    "`nbs/results` of the checkout, from its top or from `nbs`. Raises InputError elsewhere."
-    for folder in (Path(), Path("nbs")):
-        if (folder / "paper/tables.ipynb").exists():
-            return folder / "results"
+    "`nbs/results` of the checkout that we stand in. Raises InputError elsewhere."
+    if top := checkout():
+        return Path(relpath(top / "nbs" / "results"))
     raise InputError("no nbs/results here: go to the top of the checkout, or name the folder of the records")
 
 # %% ../../nbs/drawing/result_tables.ipynb #3103b766
@@ -188,7 +188,7 @@ class ResultTable:
         return to_html(self)
 
 # %% ../../nbs/drawing/result_tables.ipynb #2c2afac9
-def to_html(table: ResultTable, folder: str = "results") -> str:
+def to_html(table: ResultTable, folder: str = "../results") -> str:
     "`table` as HTML. `folder` is the way from the page to the records."
     import pandas as pd
 
@@ -220,7 +220,7 @@ def flat(frame):
     return frame.set_axis([": ".join(filter(None, name)) if isinstance(name, tuple) else name for name in frame.columns], axis=1)
 
 
-def to_markdown(table: ResultTable, folder: str = "results") -> str:
+def to_markdown(table: ResultTable, folder: str = "../results") -> str:
     "`table` as Markdown; rules within the table are left out."
     sides = ["right" if number else "left" for number in table.numeric]
     text = flat(table.mapped(MARKDOWN, folder)).to_markdown(index=False, colalign=sides, disable_numparse=True)
@@ -229,7 +229,7 @@ def to_markdown(table: ResultTable, folder: str = "results") -> str:
     return "\n".join(lines + (["", "What fills the missing cells:", "", *fill] if fill else [])) + "\n"
 
 # %% ../../nbs/drawing/result_tables.ipynb #30fa4064
-def to_latex(table: ResultTable, folder: str = "results") -> str:
+def to_latex(table: ResultTable, folder: str = "../results") -> str:
     "`table` as LaTeX, for a document that loads array, booktabs, hyperref and longtable. Long texts wrap, long tables go over pages."
     widths = [max(map(len, column)) for column in zip(*table.lines)]
     kinds = "".join("p{4.5cm}" if width > 40 else "r" if number else "l" for width, number in zip(widths, table.numeric))

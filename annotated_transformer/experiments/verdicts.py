@@ -268,7 +268,7 @@ def combined(verdicts: Sequence[str]) -> str:
     return next((verdict for verdict in (FAILS, OPEN, UNCLEAR, HOLDS) if verdict in verdicts), OPEN)
 
 # %% ../../nbs/experiments/verdicts.ipynb #1d5cf849
-def compare_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path = "results",
+def compare_all(claims: Sequence[dict], records: dict[str, dict], folder: str | Path = "../results",
                 scale: str = "small") -> list[Comparison]:
     "All comparisons of claims judged by `better` or `same`, corrected within each family and measure."
     found = []

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'settle', 'check_standing', 'building', 'creating',
-           'read_json', 'write_json', 'file_digest']
+           'checkout', 'read_json', 'write_json', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import hashlib
@@ -115,6 +115,12 @@ def creating(folder: str | Path):
         raise InputError(f"{folder}: exists already: name another folder, or remove this one")
     with building(folder) as new:
         yield new
+
+# %% ../../nbs/tools/files.ipynb #2ffbfe52
+def checkout(here: Path | None = None) -> Path | None:
+    "The top of the checkout that holds `here` (the working directory, where not given); None where there is none."
+    here = (here or Path.cwd()).resolve()
+    return next((top for top in (here, *here.parents) if (top / "nbs" / "contents.toml").is_file()), None)
 
 # %% ../../nbs/tools/files.ipynb #4a48c615
 def read_json(path: str | Path) -> dict:

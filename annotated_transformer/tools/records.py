@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from .files import InputError, read_json, write_json
+from .files import InputError, checkout, read_json, write_json
 from .options import call, one_line_errors
 from .processes import processes, training_device
 
@@ -33,7 +33,7 @@ def command_line() -> str:
     "The command that this program was started with, as a person would type it."
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     module = spec.name if spec else ""
-    if module == "annotated_transformer.commands.cli" or Path(sys.argv[0]).name == "annotated-transformer":
+    if module in ("annotated_transformer.__main__", "annotated_transformer.commands.cli") or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
         return shlex.join(["python", "-m", module, *sys.argv[1:]])
@@ -70,8 +70,8 @@ def revision() -> str:
     """
     from annotated_transformer import __version__
 
-    root = Path(__file__).resolve().parent.parent if "__file__" in globals() else Path.cwd()
-    if os.environ.get("ANNOTATED_REVISION") or not (root / ".git").exists():
+    root = checkout(Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd())
+    if os.environ.get("ANNOTATED_REVISION") or not root or not (root / ".git").exists():
         return os.environ.get("ANNOTATED_REVISION") or __version__
     git = partial(subprocess.run, cwd=root, capture_output=True, text=True)
     try:
