@@ -31,7 +31,7 @@ class Reference:
     also: str  # another year under which the text may cite it
     number: str  # the paper's, "" for ours
     url: str
-    cited: list = field(default_factory=list)  # (chapter's file, title)
+    cited: list = field(default_factory=list)  # (chapter's name, title)
 
 
 def plain(text: str) -> str:
@@ -73,14 +73,14 @@ def unknown(text: str, references: dict[str, Reference]) -> list[str]:
     return [match[0] for match in citations(text) if (match[2].strip(",") or match[3]) and not cited(match, references)]
 
 
-def linked(source: str, references: dict[str, Reference]) -> str:
-    "The markdown with a link on each citation; cells with blocks of code are left alone."
+def linked(source: str, references: dict[str, Reference], page: str) -> str:
+    "The markdown with a link on each citation to its entry on `page`; cells with blocks of code are left alone."
     if "```" in source:
         return source
     linked_already = in_a_link(source)
     for match in reversed(citations(source)):
         if (reference := cited(match, references)) and not linked_already(match):
-            link = f'<a href="references.html#{reference.key}">{match[0]}</a>'
+            link = f'<a href="{page}#{reference.key}">{match[0]}</a>'
             source = source[: match.start()] + link + source[match.end():]
     return source
 
@@ -91,12 +91,12 @@ def page(references: dict[str, Reference], chapters: list) -> str:
         prose = "\n\n".join("".join(cell["source"]) for cell in chapter.nb["cells"] if cell["cell_type"] == "markdown")
         for match in citations(prose):
             reference = cited(match, references)
-            if reference and (chapter.path.name, chapter.title) not in reference.cited:
-                reference.cited.append((chapter.path.name, chapter.title))
+            if reference and (chapter.name, chapter.title) not in reference.cited:
+                reference.cited.append((chapter.name, chapter.title))
 
     def entry(r: Reference) -> str:
         title = f'<a href="{r.url}">{html.escape(r.title)}</a>' if r.url else html.escape(r.title)
-        where = ", ".join(f'<a href="{name.removesuffix(".ipynb")}.html">{html.escape(words)}</a>' for name, words in r.cited)
+        where = ", ".join(f'<a href="{name}.html">{html.escape(words)}</a>' for name, words in r.cited)
         number = f"[{r.number}] " if r.number else ""
         return (f'<p class="reference" id="{r.key}">{number}{html.escape(r.authors)}. <em>{title}</em>. {html.escape(r.venue)}, {r.year}.'
                 + (f" Cited in {where}." if where else "") + "</p>")

@@ -24,7 +24,7 @@ sys.path.insert(0, str(SITE))
 import bibliography  # noqa: E402
 import original  # noqa: E402
 import tables  # noqa: E402
-from chapters import Chapter, Definition, directives, needs, only_imports, read_chapters, text  # noqa: E402
+from chapters import APPENDIX, Chapter, Definition, builds_on, by_part, link, only_imports, read_chapters, text  # noqa: E402
 
 CHART = "application/vnd.vegalite.v5+json"
 DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
@@ -58,33 +58,33 @@ def about(spec: dict) -> str:
     return "Chart: " + (", ".join(words) or "see the text")
 
 
-def chart(output: dict, name: str, static: Path) -> dict:
-    "A chart's output as HTML: the still picture; its specification lies beside it for charts.js."
+def chart(output: dict, here: str, name: str, static: Path) -> dict:
+    "A chart's output as HTML, on the page `here`: the still picture; its specification lies beside it for charts.js."
     spec, png = output["data"][CHART], base64.b64decode("".join(output["data"]["image/png"]))
     (static / "charts").mkdir(exist_ok=True)
     (static / "charts" / f"{name}.png").write_bytes(png)
     (static / "charts" / f"{name}.js").write_text(f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}", encoding="utf-8")
     size = output.get("metadata", {}).get("image/png", {})
     shape = "".join(f' {side}="{size[side]}"' for side in ("width", "height") if side in size)
-    words = html.escape(about(spec), quote=True)
+    words, picture = html.escape(about(spec), quote=True), link(f"_static/charts/{name}.png", here)
     figure = (f'<figure class="chart" data-chart="{name}" data-about="{words}">'
-              f'<img class="only-still" loading="lazy" src="_static/charts/{name}.png" alt="{words}"{shape}></figure>')
+              f'<img class="only-still" loading="lazy" src="{picture}" alt="{words}"{shape}></figure>')
     return {"output_type": "display_data", "metadata": {}, "data": {"text/html": figure}}
 
 
-def shown(output: dict, name: str, static: Path) -> dict:
-    "An output as the site shows it."
+def shown(output: dict, here: str, name: str, static: Path) -> dict:
+    "An output as the site shows it on the page `here`."
     data = output.get("data", {})
     if CHART in data:
-        return chart(output, name, static)
+        return chart(output, here, name, static)
     if "text/html" not in data:
         return output
-    page = re.sub(r'(href="\w+)\.ipynb\b', r"\1.html", "".join(data["text/html"]))
+    page = re.sub(r'(href="[\w./]+)\.ipynb\b', r"\1.html", "".join(data["text/html"]))
     return {**output, "data": {**data, "text/html": tables.plain(page)}}
 
 
-def code(cell: dict, stem: str, static: Path) -> dict | None:
-    "A code cell without its directives; None where nothing is left of it."
+def code(cell: dict, here: str, static: Path) -> dict | None:
+    "A code cell of the page `here` without its directives; None where nothing is left of it."
     source = re.sub(r"^#\|.*\n?", "", text(cell), flags=re.M).strip("\n")
     if not source:
         return None
@@ -92,7 +92,7 @@ def code(cell: dict, stem: str, static: Path) -> dict | None:
     told = {}
     if "solution" in tags:
         tags, told = ["hide-input"], {"code_prompt_show": "Show a solution", "code_prompt_hide": "Hide the solution"}
-    outputs = [shown(o, f"{stem}-{cell['id']}-{i}", static) for i, o in enumerate(cell["outputs"])]
+    outputs = [shown(o, here, f"{here.replace('/', '-')}-{cell['id']}-{i}", static) for i, o in enumerate(cell["outputs"])]
     return {**cell, "source": source, "outputs": outputs, "metadata": {"tags": tags, **({"mystnb": told} if told else {})}}
 
 
@@ -122,18 +122,24 @@ def fewer_folds(cells: list[dict]) -> list[dict]:
     return made
 
 
-def named_links(source: str, here: Chapter | None, names: dict[str, tuple[Chapter, Definition]]) -> str:
+def outside(source: str) -> str:
+    "Links out of nbs/ as the site has them: its pages lie one folder higher."
+    source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source)
+    return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|CHANGELOG)\.md", lambda m: f"]({m[1]}{m[2].lower()}.md", source)
+
+
+def named_links(source: str, here: Chapter, names: dict[str, tuple[Chapter, Definition]]) -> str:
     "Names of the package in the prose lead to the cells that define them, when they cannot be mistaken for a word."
-    def link(match: re.Match) -> str:
+    def linked(match: re.Match) -> str:
         chapter, definition = names.get(match[1].rstrip("()"), (here, None))
         if definition is None or chapter is here or linked_already(match):
             return match[0]
-        return f'<a href="{chapter.stem}.html#{chapter.module}.{definition.name}"><code>{html.escape(match[1])}</code></a>'
+        return f'<a href="{link(address(chapter, definition), here.name)}"><code>{html.escape(match[1])}</code></a>'
 
     if source.lstrip().startswith(("#", "```")) or "```" in source:
         return source
     linked_already = bibliography.in_a_link(source)
-    return re.sub(r"(?<![\[`])`([A-Za-z]\w*(?:\(\))?)`(?![`\]])", link, source)
+    return re.sub(r"(?<![\[`])`([A-Za-z]\w*(?:\(\))?)`(?![`\]])", linked, source)
 
 
 def one_title(cells: list[dict]) -> list[dict]:
@@ -150,15 +156,23 @@ def one_title(cells: list[dict]) -> list[dict]:
     return cells
 
 
-def facts(chapter: Chapter, chapters: list[Chapter]) -> str:
+def address(chapter: Chapter, definition: Definition) -> str:
+    return f"{chapter.name}.html#{chapter.module}.{definition.name}"
+
+
+def titles(chapters: list[Chapter], here: str) -> str:
+    return ", ".join(f"[{c.title}]({link(f'{c.name}.ipynb', here)})" for c in chapters)
+
+
+def facts(chapter: Chapter, before: list[Chapter]) -> str:
     "The line under a chapter's title."
-    before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
+    before = titles(before, chapter.name)
     told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "", f"gives {chapter.gives}" if chapter.gives else ""]
     return "{.facts}\n" + " · ".join(filter(None, told))
 
 
-def page(chapter: Chapter, chapters: list[Chapter], names: dict, references: dict, static: Path, paper: original.Paper | None) -> dict:
-    "A chapter's notebook as the site shows it."
+def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict, static: Path, paper: original.Paper | None) -> dict:
+    "A chapter's notebook as the site shows it; it builds on the chapters `before`."
     defined = {}
     for definition in chapter.definitions:
         defined.setdefault(definition.cell, []).append(f"{chapter.module}.{definition.name}")
@@ -168,14 +182,14 @@ def page(chapter: Chapter, chapters: list[Chapter], names: dict, references: dic
             continue
         if cell["cell_type"] != "code":
             source = original.beside(text(cell), paper)
-            source = bibliography.linked(named_links(source, chapter, names), references)
-            cells.append({**cell, "source": source.replace("](../figures/", "](figures/")})
-        elif (shown := code(cell, chapter.stem, static)) is not None:
+            source = bibliography.linked(named_links(source, chapter, names), references, link("references.html", chapter.name))
+            cells.append({**cell, "source": outside(source)})
+        elif (shown := code(cell, chapter.name, static)) is not None:
             anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
             cells += [markdown(anchors, id=f"{cell['id']}-at")] if anchors else []
             cells.append(shown)
     title, _, lead = text(chapter.nb["cells"][0]).partition("\n> ")
-    head = markdown(f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{facts(chapter, chapters)}", id="head")
+    head = markdown(f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{facts(chapter, before)}", id="head")
     return {**chapter.nb, "cells": [head, *fewer_folds(imports_first(one_title(cells)))]}
 
 
@@ -190,16 +204,24 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
         if shown is not None:
             if "hide-input" in shown["metadata"].get("tags", []):  # the first page is for readers: what is folded is left out
                 shown["metadata"] = {"tags": ["remove-input"]}
-            cells.append({**shown, "source": shown["source"].replace("](../figures/", "](figures/").replace("](../LICENSE)", "](LICENSE)")
-                          .replace("](../CONTRIBUTING.md)", "](contributing.md)")})
+            cells.append({**shown, "source": outside(shown["source"])})
     title, _, lead = cells[0]["source"].partition("\n> ")
     cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}"
-    parts = list(dict.fromkeys(chapter.part for chapter in chapters))
-    trees = [(part, [chapter.stem for chapter in chapters if chapter.part == part]) for part in parts] + [("Around the book", extra)]
-    for part, stems in trees:
-        rows = "\n".join(stems)
-        cells.append(markdown(f"```{{toctree}}\n:hidden:\n:caption: {part}\n\n{rows}\n```", id=f"toc-{part[:1]}"))
+    rows = "\n".join([*(chapter.name for chapter in chapters), *extra])
+    cells.append(markdown(f"```{{toctree}}\n:hidden:\n\n{rows}\n```", id="toc"))
     return {**nb, "cells": [*cells, markdown(original.NOTE if paper is None else original.PRIVATE, id="paper")]}
+
+
+def folds(chapters: list[Chapter], extra: dict[str, str]) -> list[dict]:
+    "What templates/contents.html shows: the path of one hour, the parts, the appendix by part, the pages around the book."
+    def fold(title: str, groups: dict[str, list[Chapter]]) -> dict:
+        found = [{"title": part if len(groups) > 1 else "", "pages": [(c.name, c.title.replace("`", "")) for c in mine]} for part, mine in groups.items()]
+        return {"title": title, "groups": found, "names": [name for group in found for name, _ in group["pages"]]}
+
+    hour, appendix = [c for c in chapters if c.hour], [c for c in chapters if c.appendix]
+    folds = [fold(part, {part: mine}) for part, mine in by_part([c for c in chapters if not c.appendix]).items()]
+    folds = [fold("In one hour", {"": hour})] * bool(hour) + folds + [fold(APPENDIX, by_part(appendix))] * bool(appendix)
+    return [*folds, {"title": "Around the book", "groups": [{"title": "", "pages": list(extra.items())}], "names": list(extra)}]
 
 
 def api(chapters: list[Chapter]) -> str:
@@ -208,29 +230,27 @@ def api(chapters: list[Chapter]) -> str:
     for chapter in chapters:
         if not chapter.definitions:
             continue
-        rows = [f'<dt><a href="{chapter.stem}.html#{chapter.module}.{d.name}"><code>{html.escape(d.call)}</code></a></dt>'
+        rows = [f'<dt><a href="{address(chapter, d)}"><code>{html.escape(d.call)}</code></a></dt>'
                 "<dd>" + re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(d.about)) + "</dd>" for d in chapter.definitions]
-        out += [f"## {chapter.module}", "", f"[{chapter.title}]({chapter.path.name}), `from annotated_transformer.{chapter.module} import ...`", "",
+        out += [f"## {chapter.module}", "", f"{titles([chapter], 'api')}, `from annotated_transformer.{chapter.module} import ...`", "",
                 '<dl class="api">', *rows, "</dl>", ""]
     return "\n".join(out)
 
 
-def overview(chapters: list[Chapter]) -> str:
+def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
     "Reading times, what each chapter builds on and gives."
-    hours = sum(chapter.minutes for chapter in chapters) / 60
+    def hours(chapters: list[Chapter]) -> str:
+        return f"{sum(chapter.minutes for chapter in chapters) / 60:.0f} hours"
+
+    book, appendix = [c for c in chapters if not c.appendix], [c for c in chapters if c.appendix]
     out = ["# The chapters at a glance", "", "{.lead}",
-           f"All of it takes about {hours:.0f} hours to read: {WORDS_NOTE}", ""]
-    for part in dict.fromkeys(chapter.part for chapter in chapters):
-        mine = [chapter for chapter in chapters if chapter.part == part]
+           f"The book takes about {hours(book)} to read{f', its appendix {hours(appendix)}' if appendix else ''}: "
+           "200 words or 20 lines of code a minute, folded cells not counted.", ""]
+    for part, mine in [*by_part(book).items(), *[(f"{APPENDIX}: {part}", mine) for part, mine in by_part(appendix).items()]]:
         out += [f"## {part}", "", "| chapter | minutes | the paper | builds on | gives |", "|---|--:|---|---|---|"]
-        for chapter in mine:
-            before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
-            out.append(f"| [{chapter.title}]({chapter.path.name}) | {chapter.minutes} | {chapter.section} | {before} | {chapter.gives} |")
+        out += [f"| {titles([c], 'overview')} | {c.minutes} | {c.section} | {titles(before[c.name], 'overview')} | {c.gives} |" for c in mine]
         out.append("")
     return "\n".join(out)
-
-
-WORDS_NOTE = "200 words or 20 lines of code a minute, folded cells not counted."
 
 
 # --- the whole -----------------------------------------------------------------------------------------------------------------------
@@ -267,18 +287,22 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
         for definition in chapter.definitions:
             unique.setdefault(definition.name, []).append((chapter, definition))
     names = {name: found[0] for name, found in unique.items() if len(found) == 1 and re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name)}
-    references = bibliography.read(SITE / "references.bib")
+    references, before = bibliography.read(SITE / "references.bib"), builds_on(chapters)
     for chapter in chapters:
-        made = page(chapter, chapters, names, references, static, paper)
-        (source / chapter.path.name).write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
-    pages = {path.stem: path.read_text(encoding="utf-8").replace("../../nbs/", "") for path in sorted((SITE / "pages").glob("*.md"))}
+        made = page(chapter, before[chapter.name], names, references, static, paper)
+        (source / chapter.room).mkdir(exist_ok=True)
+        (source / f"{chapter.name}.ipynb").write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+    pages = {path.stem: path.read_text(encoding="utf-8").replace("](../../nbs/", "](") for path in sorted((SITE / "pages").glob("*.md"))}
     for stem in ("CONTRIBUTING", "CHANGELOG"):
         pages[stem.lower()] = (ROOT / f"{stem}.md").read_text(encoding="utf-8").replace("](nbs/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
-    pages |= {"api": api(chapters), "overview": overview(chapters), "references": bibliography.page(references, chapters)}
+    pages |= {"api": api(chapters), "overview": overview(chapters, before), "references": bibliography.page(references, chapters)}
     for stem, words in pages.items():
-        (source / f"{stem}.md").write_text(bibliography.linked(words, references) if stem != "references" else words, encoding="utf-8")
-    order = [stem for stem in ("overview", "notation", "glossary", "api", "references", "contributing", "changelog")]
-    (source / "index.ipynb").write_text(json.dumps(front(nbs, chapters, order, static, paper), ensure_ascii=False), encoding="utf-8")
+        linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
+        (source / f"{stem}.md").write_text(linked, encoding="utf-8")
+    extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
+             for stem in ("overview", "notation", "glossary", "api", "references", "contributing", "changelog")}
+    (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
+    (source / "index.ipynb").write_text(json.dumps(front(nbs, chapters, list(extra), static, paper), ensure_ascii=False), encoding="utf-8")
 
 
 def main() -> int:
@@ -297,7 +321,7 @@ def main() -> int:
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])})
     if done.returncode == 0:
         (out / ".nojekyll").touch()
-        print(f"{out / 'index.html'}: {len(list(out.glob('*.html')))} pages")
+        print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")
     return done.returncode
 
 

@@ -1,14 +1,17 @@
 """The chapters as the site needs them: their parts and order, what each defines, builds on and gives, and how long it takes to read."""
 import ast
 import json
+import posixpath
 import re
+import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 PACKAGE = "annotated_transformer"
-WORDS, LINES = 200, 20  # read in a minute, of prose and of code that is not folded
-WORKSHOP = "94"  # chapters from this number on are used everywhere, so that to build on them says nothing
+WORDS, LINES = 200, 20  # read in a minute, of prose and tables and of code that is not folded
+EVERYWHERE = {"tools", "drawing"}  # rooms that chapters of every other room use, so that to build on them says nothing
+APPENDIX = "Appendix"
 
 
 def text(cell: dict) -> str:
@@ -70,18 +73,22 @@ def first_line(node: ast.AST) -> str:
 
 @dataclass(frozen=True)
 class Chapter:
+    "A chapter as contents.toml has it, and what its notebook says."
     path: Path
+    name: str  # its place in nbs/, and its page's on the site: `model/attention`
     part: str
-    gives: str  # as the map of chapters says it
     section: str  # the paper's part
+    gives: str
+    hour: bool
+    appendix: bool
+
+    @property
+    def room(self) -> str:
+        return posixpath.dirname(self.name)
 
     @cached_property
     def nb(self) -> dict:
         return json.loads(self.path.read_text(encoding="utf-8"))
-
-    @property
-    def stem(self) -> str:
-        return self.path.stem
 
     @cached_property
     def title(self) -> str:
@@ -118,28 +125,47 @@ class Chapter:
     @cached_property
     def minutes(self) -> int:
         prose = sum(len(text(cell).split()) for cell in self.nb["cells"] if cell["cell_type"] == "markdown")
+        prose += sum(words(output) for cell in self.code for output in cell["outputs"])
         seen = [cell for cell in self.code if not {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))]
         lines = sum(len([line for line in text(cell).splitlines() if line and not line.startswith("#|")]) for cell in seen)
         return max(1, round(prose / WORDS + lines / LINES))
 
 
+def words(output: dict) -> int:
+    "How many words an output shows as a table or as text; a chart has none."
+    data = output.get("data", {})
+    if any(kind.startswith(("image/", "application/vnd.vega")) for kind in data):
+        return 0
+    shown = "".join(data.get("text/markdown", data.get("text/html", [])))
+    return len(re.sub(r"<style.*?</style>|<[^>]*>", " ", shown, flags=re.S).split())
+
+
 def read_chapters(nbs: Path) -> list[Chapter]:
-    "All chapters in the order of their numbers, with their parts as index.ipynb's map names them."
-    index = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
-    rows, parts, part = {}, {}, ""
-    for line in "\n".join(text(cell) for cell in index["cells"]).splitlines():
-        if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
-            part = heading[1]
-        elif row := re.match(r"\| \[.+?\]\((\w+)\.ipynb\) \| (.*?) \| (.*?) \|$", line):
-            rows[row[1]] = (part, row[3], row[2])
-            parts.setdefault(row[1][0], part)
-    # a chapter that the map lacks (a test says so) stands in the part of its number
-    return [Chapter(path, *rows.get(path.stem, (parts.get(path.stem[0], path.stem[0]), "", ""))) for path in sorted(nbs.glob("[0-9]*.ipynb"))]
+    "All chapters in the order of contents.toml, the appendix last."
+    parts = tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["part"]
+    chapters = [Chapter(nbs / f"{c['path']}.ipynb", c["path"], part["title"], c["section"], c["gives"], c.get("hour", False), c.get("appendix", False))
+                for part in parts for c in part["chapter"]]
+    return sorted(chapters, key=lambda chapter: chapter.appendix)
 
 
-def needs(chapter: Chapter, chapters: list[Chapter]) -> list[Chapter]:
-    "The chapters before it that this one builds on."
-    return [c for c in chapters if c.module in chapter.imports and c.stem < min(chapter.stem, WORKSHOP)]
+def by_part(chapters: list[Chapter]) -> dict[str, list[Chapter]]:
+    return {part: [c for c in chapters if c.part == part] for part in dict.fromkeys(c.part for c in chapters)}
+
+
+def builds_on(chapters: list[Chapter]) -> dict[str, list[Chapter]]:
+    "For each chapter the chapters before it whose modules it imports, without those that one of these builds on itself."
+    made, all_of = {}, {}
+    for place, chapter in enumerate(chapters):
+        direct = [c for c in chapters[:place] if c.module in chapter.imports and c.room not in EVERYWHERE]
+        implied = {name for c in direct for name in all_of[c.name]}
+        made[chapter.name] = [c for c in direct if c.name not in implied]
+        all_of[chapter.name] = implied | {c.name for c in direct}
+    return made
+
+
+def link(target: str, here: str) -> str:
+    "The way from the page `here` to `target`, both named from the top of the site: `../api.html` from `model/attention`."
+    return posixpath.relpath(target, posixpath.dirname(here) or ".")
 
 
 def anchor(title: str) -> str:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urljoin, urlparse
 
 import pytest
@@ -25,9 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "site"))
 
 import bibliography  # noqa: E402
+import build  # noqa: E402
 import original  # noqa: E402
 import tables  # noqa: E402
-from chapters import read_chapters  # noqa: E402
+from chapters import builds_on, link, read_chapters  # noqa: E402
 
 LIMIT = 3_000_000  # bytes of a page
 FEW = ["index", "model/attention", "inside/attention_figures", "results", "notation", "api", "references", "search"]
@@ -64,9 +66,14 @@ def page(address, tmp_path_factory) -> Iterator[Page]:
         yield page
 
 
+def files(site: Path) -> dict[str, Path]:
+    "The site's pages by name: `model/attention`."
+    found = {path.relative_to(site).with_suffix("").as_posix(): path for path in sorted(site.rglob("*.html"))}
+    return {name: path for name, path in found.items() if not name.startswith("_")}
+
+
 def pages(site: Path, every: bool) -> list[str]:
-    names = sorted(path.stem for path in site.glob("*.html"))
-    return names if every else [name for name in FEW if name in names]
+    return [*files(site)] if every else FEW
 
 
 SCOPES = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["few", "every"])
@@ -80,7 +87,7 @@ def test_every_citation_is_in_the_bibliography():
     missing = []
     for chapter in read_chapters(ROOT / "nbs"):
         prose = "\n\n".join("".join(cell["source"]) for cell in chapter.nb["cells"] if cell["cell_type"] == "markdown")
-        missing += [f"{chapter.path.name}: {words}" for words in bibliography.unknown(prose, references)]
+        missing += [f"{chapter.name}: {words}" for words in bibliography.unknown(prose, references)]
     assert not missing, "\n".join(["add to site/references.bib:", *missing])
 
 
@@ -90,7 +97,7 @@ def test_every_citation_is_in_the_bibliography():
     ("`Britz et al. (2017)`\n```\n```", [])])
 def test_citations_become_links(words, keys):
     references = bibliography.read(ROOT / "site" / "references.bib")
-    assert re.findall(r'href="references.html#(\w+)"', bibliography.linked(words, references)) == keys
+    assert re.findall(r'href="../references.html#(\w+)"', bibliography.linked(words, references, "../references.html")) == keys
 
 
 def test_the_paper_stands_under_our_words(tmp_path):
@@ -107,6 +114,34 @@ def test_the_paper_stands_under_our_words(tmp_path):
     assert there.index("and more.") < there.index('<details class="original">') < there.index("Second, with $x^2$.") < there.index("Then prose.")
     with pytest.raises(SystemExit, match="nothing.tex"):
         original.Paper(tmp_path / "nothing.tex")
+
+
+def test_the_way_from_page_to_page():
+    assert link("api.html", "index") == "api.html" and link("api.html", "model/attention") == "../api.html"
+    assert link("model/layers.ipynb", "model/attention") == "layers.ipynb" and link("corpus/grammar.ipynb", "model/attention") == "../corpus/grammar.ipynb"
+
+
+def chapter(name: str, *uses: str) -> SimpleNamespace:
+    return SimpleNamespace(name=name, module=name.replace("/", "."), room=name.split("/")[0], imports={use.replace("/", ".") for use in uses})
+
+
+def test_what_a_chapter_builds_on():
+    "What comes before it and is imported, in short: not what these build on themselves, and no tools."
+    book = [chapter("tools/files"), chapter("model/attention", "model/layers"), chapter("model/layers", "model/attention", "tools/files"),
+            chapter("corpus/grammar"), chapter("training/loop", "model/attention", "model/layers", "corpus/grammar", "tools/files")]
+    found = {name: [c.name for c in before] for name, before in builds_on(book).items()}
+    assert found == {"tools/files": [], "model/attention": [], "model/layers": ["model/attention"], "corpus/grammar": [],
+                     "training/loop": ["model/layers", "corpus/grammar"]}
+
+
+def test_the_appendix_is_folded_and_last():
+    book = [SimpleNamespace(name=name, title=name, part=part, hour=hour, appendix=appendix) for name, part, hour, appendix in (
+        ("a", "1 One", True, False), ("b", "2 Two", False, False), ("c", "1 One", False, True), ("d", "2 Two", False, True))]
+    found = [(fold["title"], [(group["title"], [name for name, _ in group["pages"]]) for group in fold["groups"]]) for fold in build.folds(book, {"api": "API"})]
+    assert found == [("In one hour", [("", ["a"])]), ("1 One", [("", ["a"])]), ("2 Two", [("", ["b"])]),
+                     ("Appendix", [("1 One", ["c"]), ("2 Two", ["d"])]), ("Around the book", [("", ["api"])])]
+    chapters = read_chapters(ROOT / "nbs")
+    assert [c.name for c in sorted(chapters, key=lambda c: c.appendix)] == [c.name for c in chapters]
 
 
 def test_notation_names_what_there_is():
@@ -139,7 +174,7 @@ class Links(html.parser.HTMLParser):
 
 
 def test_every_link_leads_somewhere(site):
-    read = {path.name: Links(path) for path in site.glob("*.html")}
+    read = {f"{name}.html": Links(path) for name, path in files(site).items()}
     dead = []
     for name, found in read.items():
         for link in found.links + found.loads:
@@ -155,25 +190,26 @@ def test_every_link_leads_somewhere(site):
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
-    away = {link for path in site.glob("*.html") for link in Links(path).loads if urlparse(urljoin("x/", link)).netloc}
+    away = {link for path in files(site).values() for link in Links(path).loads if urlparse(urljoin("x/", link)).netloc}
     assert not away, away
 
 
 def test_no_page_is_large(site):
-    large = {path.name: path.stat().st_size for path in site.glob("*.html") if path.stat().st_size > LIMIT}
+    large = {name: path.stat().st_size for name, path in files(site).items() if path.stat().st_size > LIMIT}
     assert not large, large
 
 
 def test_directives_and_imports_are_out_of_view(site):
-    for path in site.glob("[0-9]*.html"):
+    for name, path in files(site).items():
         words = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
-        assert not re.search(r"^#\| ?(?:export|hide|default_exp)", words, re.M), path.name
+        assert not re.search(r"^#\| ?(?:export|hide|default_exp)", words, re.M), name
 
 
 def test_every_public_function_is_in_the_index(site):
     listed = Links(site / "api.html").links
-    for module in ("attention.attention", "model.Transformer", "decoding.beam_search", "training.train"):
-        assert any(link.endswith(f"#{module}") for link in listed), module
+    for name in ("model/attention.html#model.attention.attention", "model/transformer.html#model.transformer.Transformer",
+                 "decoding/search.html#decoding.search.beam_search", "training/loop.html#training.loop.train"):
+        assert name in listed, name
     assert "beam_search(" in (site / "api.html").read_text(encoding="utf-8")
 
 
@@ -265,6 +301,14 @@ def test_the_search_finds(site, address, page):
     page.size(1400)
     page.open(f"{address}search.html?q=warm-up", "document.querySelector('#search-results li')")
     assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('training/optimizer'))")
+
+
+def test_the_contents_fold_by_part(site, address, page):
+    page.size(1400)
+    page.open(f"{address}model/attention.html")
+    parts = page.js("[...document.querySelectorAll('nav.contents > details')].map(e => [e.innerText.trim().split('\\n')[0], e.open])")
+    assert [title for title, open in parts if open] == [next(c.part for c in read_chapters(ROOT / "nbs") if c.name == "model/attention")]
+    assert page.js("document.querySelector('nav.contents [aria-current=page]').innerText") == "Attention"
 
 
 def test_a_chart_is_alive(site, address, page):
