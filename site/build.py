@@ -224,6 +224,13 @@ def folds(chapters: list[Chapter], extra: dict[str, str]) -> list[dict]:
     return [*folds, {"title": "Around the book", "groups": [{"title": "", "pages": list(extra.items())}], "names": list(extra)}]
 
 
+def scorer(chapters: list[Chapter]) -> str:
+    "How the search orders what it finds: Sphinx's numbers, the appendix behind everything else."
+    appendix = json.dumps([chapter.name for chapter in chapters if chapter.appendix])
+    return ("var Scorer = {objNameMatch: 11, objPartialMatch: 6, objPrio: {0: 15, 1: 5, 2: -5}, objPrioDefault: 0, title: 15, partialTitle: 7, "
+            f"term: 5, partialTerm: 2, score: found => found[4] - ({appendix}.includes(found[0]) ? 1000 : 0)}};\n")
+
+
 def api(chapters: list[Chapter]) -> str:
     "The index of functions."
     out = ["# Functions and classes", "", "{.lead}", "Every public name of the package, with a link to the cell that defines it.", ""]
@@ -302,6 +309,7 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
              for stem in ("overview", "notation", "glossary", "api", "references", "contributing", "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
+    (source / "scorer.js").write_text(scorer(chapters), encoding="utf-8")
     (source / "index.ipynb").write_text(json.dumps(front(nbs, chapters, list(extra), static, paper), ensure_ascii=False), encoding="utf-8")
 
 

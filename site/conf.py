@@ -23,6 +23,7 @@ html_theme = "sphinx_book_theme"
 templates_path = ["_templates"]
 html_sidebars = {"**": ["home.html", "icon-links.html", "search-button-field.html", "contents.html"]}
 html_title = project
+html_search_scorer = "scorer.js"
 html_static_path = ["_static"]
 html_extra_path = ["extra"]
 html_favicon = "_static/favicon.svg"

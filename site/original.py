@@ -9,6 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from chapters import read_chapters
+
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parent
 NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the paper's source "
@@ -50,21 +52,22 @@ def beside(source: str, paper: Paper | None) -> str:
     return BLOCK.sub(add, source) if paper else source
 
 
-def main() -> None:
-    paper, out = Paper(Path(sys.argv[1])), ROOT / "build" / "with_the_paper"
+def write_edition(source: Path, out: Path) -> None:
+    "The notebooks with the words of the copy `source` in them, and what they link to and read, in the folder `out`."
+    paper = Paper(source)
     shutil.rmtree(out, ignore_errors=True)
     (out / "nbs").mkdir(parents=True)
-    for name in ("figures", "LICENSE", "CONTRIBUTING.md"):  # what the notebooks link to
+    for name in ("figures", "LICENSE", "CONTRIBUTING.md", "nbs/contents.toml", "nbs/results"):
         (out / name).symlink_to(ROOT / name)
-    (out / "nbs" / "results").symlink_to(ROOT / "nbs" / "results")
-    for path in sorted((ROOT / "nbs").glob("*.ipynb")):
-        nb = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("index", *(chapter.name for chapter in read_chapters(ROOT / "nbs"))):
+        nb = json.loads((ROOT / "nbs" / f"{name}.ipynb").read_text(encoding="utf-8"))
         for cell in nb["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = beside("".join(cell["source"]), paper)
-        (out / "nbs" / path.name).write_text(json.dumps(nb, ensure_ascii=False), encoding="utf-8")
+        (copy := out / "nbs" / f"{name}.ipynb").parent.mkdir(exist_ok=True)
+        copy.write_text(json.dumps(nb, ensure_ascii=False), encoding="utf-8")
     print(f"{out}/nbs: the chapters with the authors' words folded in; for you alone, and made anew each time")
 
 
 if __name__ == "__main__":
-    main()
+    write_edition(Path(sys.argv[1]), ROOT / "build" / "with_the_paper")

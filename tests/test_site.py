@@ -116,6 +116,17 @@ def test_the_paper_stands_under_our_words(tmp_path):
         original.Paper(tmp_path / "nothing.tex")
 
 
+def test_the_private_edition(tmp_path):
+    (tmp_path / "ms.tex").write_text(r"\documentclass{a}\begin{document}\section{One}\section{Two}\section{Three}\subsection{A}\subsection{B} Theirs.\end{document}")
+    original.write_edition(tmp_path / "ms.tex", tmp_path / "out")
+    chapters = {path: path.read_text(encoding="utf-8") for path in (tmp_path / "out" / "nbs").rglob("*.ipynb")}
+    assert len(chapters) == len(read_chapters(ROOT / "nbs")) + 1
+    assert "Theirs." in chapters[tmp_path / "out/nbs/model/attention.ipynb"]
+    for path, words in chapters.items():
+        for target in re.findall(r"\]\(((?:\.\./)+[\w./-]+)", words):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
 def test_the_way_from_page_to_page():
     assert link("api.html", "index") == "api.html" and link("api.html", "model/attention") == "../api.html"
     assert link("model/layers.ipynb", "model/attention") == "layers.ipynb" and link("corpus/grammar.ipynb", "model/attention") == "../corpus/grammar.ipynb"
@@ -306,9 +317,9 @@ def test_the_search_finds(site, address, page):
 def test_the_contents_fold_by_part(site, address, page):
     page.size(1400)
     page.open(f"{address}model/attention.html")
-    parts = page.js("[...document.querySelectorAll('nav.contents > details')].map(e => [e.innerText.trim().split('\\n')[0], e.open])")
+    parts = page.js("[...document.querySelectorAll('nav.chapters > details')].map(e => [e.innerText.trim().split('\\n')[0], e.open])")
     assert [title for title, open in parts if open] == [next(c.part for c in read_chapters(ROOT / "nbs") if c.name == "model/attention")]
-    assert page.js("document.querySelector('nav.contents [aria-current=page]').innerText") == "Attention"
+    assert page.js("document.querySelector('nav.chapters [aria-current=page]').innerText") == "Attention"
 
 
 def test_a_chart_is_alive(site, address, page):
