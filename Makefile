@@ -6,7 +6,6 @@ PY ?= python3
 BIN = .venv/bin
 RUNTIME = .venv/.runtime
 DEVELOP = .venv/.develop
-README = README.md
 NB = * */*
 PAPER =
 LAB_NBS = $(if $(PAPER),build/with_the_paper/nbs,nbs)
@@ -58,13 +57,8 @@ notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, execut
 
 figures: notebooks ## draw figures/ anew (a chapter draws its own as it runs)
 
-# the index is read in nbs/, the README one folder up: links lose their ../ or gain nbs/; folded cells show their output alone
 readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
-	@mkdir -p build
-	@$(RUN) jupyter nbconvert --log-level ERROR --to markdown --output-dir build --TagRemovePreprocessor.enabled=True \
-		--TagRemovePreprocessor.remove_input_tags hide-input nbs/index.ipynb
-	@sed -e 's#](\([a-z_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
-		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
+	@$(RUN) python .ci/readme.py
 
 site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)
 	@$(RUN) python site/build.py $(if $(PAPER),--paper '$(PAPER)')
