@@ -25,7 +25,7 @@ from annotated_transformer.experiments.sweep import Job, measurements, plan
 from annotated_transformer.decoding.translation import SENTENCE, load
 from annotated_transformer.experiments.variations import ROWS, SCALES, scaled
 from annotated_transformer.experiments.verdicts import OPEN, UNCLEAR, compare_all, read_claims, rows_for, variation_rows
-from annotated_transformer.drawing.result_tables import read_records
+from annotated_transformer.tools.records import read_records
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 pytestmark = pytest.mark.xdist_group("variations")  # one after the other: they start processes of their own

@@ -24,8 +24,8 @@ from .results import write_tables
 from .sweep import command_for
 from .verdicts import (
     COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, read_claims, t_quantile)
-from ..tools.records import is_older, run_program
-from ..drawing.result_tables import Cell, ResultTable, finished, missing, read_records, results_folder
+from ..tools.records import finished, is_older, read_records, results_folder, run_program
+from ..drawing.result_tables import Cell, ResultTable, missing
 
 # %% ../../nbs/experiments/judges.ipynb #433c420e
 COMPUTE = "needs the paper's compute"

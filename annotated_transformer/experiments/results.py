@@ -27,9 +27,9 @@ from .verdicts import read_claims, variation_rows
 from ..tools.files import writing
 from ..model.transformer import TransformerConfig, count_parameters
 from ..training.presets import PRESETS
-from ..tools.records import is_older, run_program
+from ..tools.records import finished, is_older, metric, read_records, results_folder, run_program
 from ..drawing.result_tables import (
-    Cell, ResultTable, finished, metric, missing, power, read_records, results_folder, to_html, to_latex, to_markdown)
+    Cell, ResultTable, missing, power, to_html, to_latex, to_markdown)
 
 # %% ../../nbs/experiments/results.ipynb #df13f817
 def abandoned(records: dict[str, dict]) -> ResultTable:
