@@ -21,7 +21,7 @@ from statistics import mean, stdev
 from typing import NamedTuple
 
 from .results import write_tables
-from .sweep import command_for
+from .variations import command_for
 from .verdicts import (
     COLOURS, FAILS, HOLDS, OPEN, UNCLEAR, Comparison, adjusted, combined, compare_all, read_claims, t_quantile)
 from ..tools.records import finished, is_older, read_records, results_folder, run_program
@@ -339,7 +339,7 @@ def claims_table(claims: Sequence[dict], found: dict[str, list[Found]], records:
             chapter = section_key(claim["section"])[:2]
         command = claim.get("command", "")
         if "pairs" in claim:
-            command = command_for(list(dict.fromkeys(row for pair in claim["pairs"] for row in pair))) + " --seeds 0 1 2"
+            command = command_for()
         for i, f in enumerate(found[claim["name"]]):
             text = f.ours or (missing(command) if command else "no experiment yet")
             ours = Cell(f"{text}. {claim['note']}" if "note" in claim else text, f.records, command="" if f.ours else command)
