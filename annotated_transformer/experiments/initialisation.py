@@ -25,7 +25,7 @@ from ..model.transformer import BASE, Transformer, TransformerConfig
 from ..training.optimizer import adam
 from ..training.presets import PAPER, TrainingConfig
 from ..tools.processes import Progress
-from ..tools.records import make_record, run_program, write_record
+from ..tools.records import add_record, find_record, make_record, run_program
 from ..training.regularization import measure
 from ..training.loop import Objective, share, update, updates
 from ..corpus.vocabulary import load_vocabulary
@@ -130,8 +130,8 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
     parts = ["initialisation", *elsewhere, start, f"{layers}layers", f"seed{seed}"]
     name = "_".join(parts + [control for control, given in controls.items() if given])
-    if (path := Path(out) / f"{name}.json").exists():
-        return print(f"Kept: {path}   # remove it to train again")
+    if find_record(name, out):
+        return print(f"Kept: {name} in {out}   # remove its line to train again")
     begun, _ = time.monotonic(), keep_memory()
     train, dev = (ParallelCorpus(data, split) for split in ("train", "dev"))
     symbols = len(load_vocabulary(data))
@@ -143,7 +143,7 @@ def trial(start: Start, data: Path = Path("data/multi30k"), seed: int = 0, layer
     record = make_record(name, "initialisation", data=facts, seed=seed, metrics=metrics, curve=curve,
                          seconds=time.monotonic() - begun, weights=weights_digest(model),
                          config={"start": start, "model": asdict(config), "training": asdict(training)})
-    write_record(path, record)
+    add_record(record, out)
     print(f"{name}: perplexity {metrics['perplexity']:.2f}, cosine {metrics['cosine']:.2f}")
 
 # %% ../../nbs/experiments/initialisation.ipynb #97c9fa2d

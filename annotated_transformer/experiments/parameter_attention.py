@@ -21,7 +21,7 @@ from ..engine.fast import fast, keep_memory
 from ..model.feed_forward import ParameterAttention
 from ..tools.files import InputError
 from ..model.transformer import Transformer, initialise
-from ..tools.records import check_place, make_record, run_program, write_record
+from ..tools.records import add_record, find_record, make_record, run_program
 from ..corpus.vocabulary import load_vocabulary
 
 # %% ../../nbs/experiments/parameter_attention.ipynb #aa0e0a6d
@@ -70,9 +70,8 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
     if steps < 1 or every < 1:
         raise InputError(f"--steps {steps} --every {every}: give 1 or more")
     name = f"parameter_attention_{reading.replace('-', '_')}_seed{seed}"
-    if (path := Path(out) / f"{name}.json").exists():
-        return print(f"Kept: {path}   # remove it to train again")
-    check_place(path, "--out")
+    if find_record(name, out):
+        return print(f"Kept: {name} in {out}   # remove its line to train again")
     keep_memory()
     begun, train, dev = time.monotonic(), ParallelCorpus(data, "train"), ParallelCorpus(data, "dev")
     config, training = shapes("smaller", len(load_vocabulary(data)), seed, 6, steps, 400, 0.4, False)
@@ -83,11 +82,11 @@ def reading_run(reading: Reading, data: Path = Path("data/multi30k"), seed: int 
     metrics = {key: value for key, value in curve[-1].items() if key != "step"}
     metrics |= {"steps": steps, "parameters": sum(p.numel() for p in model.parameters()),
                 "pairs_in_use": sum(pairs_in_use(layer.feed_forward) for layer in model.encoder) / len(model.encoder)}
-    write_record(path, make_record(
+    add_record(make_record(
         name, "variation", data=facts_of(data), seed=seed, seconds=time.monotonic() - begun,
         curve=curve, metrics=metrics, weights=weights_digest(model),
         config={"reading": reading, "heads": HEADS[reading], "n_p": N_P,
-                "model": asdict(config), "training": asdict(training)}))
+                "model": asdict(config), "training": asdict(training)}), out)
     print(f"{name}: perplexity {metrics['perplexity']:.2f}")
 
 # %% ../../nbs/experiments/parameter_attention.ipynb #20f3ecf1

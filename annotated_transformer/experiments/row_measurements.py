@@ -19,7 +19,7 @@ from .variations import SCALES, scaled
 from ..engine.fast import fast
 from ..model.transformer import Transformer
 from ..training.optimizer import adam
-from ..tools.records import make_record, write_record
+from ..tools.records import add_record, make_record, find_record
 from ..tools.processes import native_precision, training_device
 from ..training.loop import Objective, share, update
 from ..corpus.vocabulary import load_vocabulary
@@ -55,16 +55,16 @@ def measure_step_time(job: Job, rounds: int = 12) -> None:
     metrics["updates"] = [{"system": row, "n": round(tokens / len(indices)), "all": s.tolist()}
                           for row, s in timed.items()]
     whole = Corpus.open(job.data)
-    write_record(job.record, make_record(
+    add_record(make_record(
         job.name, "variation", seed=job.seed, seconds=time.monotonic() - begun, metrics=metrics,
         data={"folder": str(job.data), "name": whole.name, "src": whole.src, "tgt": whole.tgt, "digest": whole.digest},
-        config={"scale": job.scale, "rounds": rounds}, begun={"command": command_of(job)}))
+        config={"scale": job.scale, "rounds": rounds}, begun={"command": command_of(job)}), job.out)
 
 # %% ../../nbs/experiments/row_measurements.ipynb #76a1e501
 def perform(job: Job) -> None:
     "Make the measurement, unless its record is already there."
     with alone(job.folder / f".{job.name}.lock"):
-        if not job.record.exists():
+        if not find_record(job.name, job.out):
             measure_step_time(job)
 
 # %% ../../nbs/experiments/row_measurements.ipynb #cde21d9d
