@@ -119,9 +119,10 @@ def corpus_of(scale: str, place: Place) -> Corpus:
 # %% ../../nbs/experiments/variations.ipynb #f4719b9d
 def check_precision(scale: str, seed: int, place: Place) -> None:
     "Raises InputError if rows with the seed have been trained in another precision than this machine's."
-    precision, of = native_precision(training_device()), f"row_{scale}_"
-    for name, record in read_records(place.out).items() if place.out.is_dir() else ():
-        if name.startswith(of) and name.endswith(f"_seed{seed}") and (other := record["config"]["training"]["precision"]) != precision:
+    precision = native_precision(training_device())
+    known = read_records(place.out, names=f"row_{scale}_*_seed{seed}") if place.out.is_dir() else {}
+    for name, record in known.items():
+        if (other := record["config"]["training"]["precision"]) != precision:
             raise InputError(f"seed {seed}: {name} was trained in {other}, this machine trains in {precision}, and rows are compared "
                              "within one precision: take other seeds, with base among the rows")
 

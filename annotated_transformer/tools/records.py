@@ -7,7 +7,7 @@ __all__ = ['BEGUN', 'ENTRIES', 'FILES', 'command_line', 'hardware', 'versions', 
            'machine_load', 'beginning', 'ended', 'this_process', 'begin_sitting', 'mark_sitting', 'read_sittings',
            'record_digest', 'sealed', 'is_older', 'origin', 'make_record', 'parsed', 'read_record', 'write_record',
            'check_place', 'comparison_of', 'results_folder', 'texts', 'read_records', 'find_record', 'finished',
-           'metric', 'add_record', 'check_new', 'list_records', 'run_program', 'main']
+           'metric', 'add_record', 'move_record', 'check_new', 'list_records', 'run_program', 'main']
 
 # %% ../../nbs/tools/records.ipynb #9663c209
 import hashlib
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.util import find_spec
 from os.path import relpath
@@ -282,15 +283,18 @@ def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
             yield str(path), text
 
 
-def read_records(folder: str | Path | None = None) -> dict[str, dict]:
-    "All records of a folder (`results_folder()`, where none is given), by name. Raises InputError for what is no record, or was changed."
+def read_records(folder: str | Path | None = None, names: str = "*") -> dict[str, dict]:
+    """The records of a folder (`results_folder()`, where none is given), by name; of the names that fit a pattern, such as `paths_*`.
+
+    Raises InputError for what is no record, or was changed after it was written.
+    """
     found = {}
     for place, text in texts(folder):
         record = parsed(text, place)
         if record["name"] in found:
             raise InputError(f"{place}: a second record is named {record['name']}: remove one of the two")
         found[record["name"]] = record
-    return found
+    return {name: record for name, record in sorted(found.items()) if fnmatchcase(name, names)}
 
 
 def find_record(name: str, folder: str | Path | None = None) -> dict | None:
@@ -333,6 +337,12 @@ def add_record(record: dict, folder: str | Path) -> None:
         found[name] = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
         with writing(path, "w") as file:
             file.writelines(f"{found[name]}\n" for name in sorted(found))
+
+
+def move_record(path: str | Path, folder: str | Path | None = None) -> None:
+    "Move a record from a file of its own, where a program keeps it as it goes, into its comparison's file in `folder` (that file's own)."
+    add_record(read_record(path), folder or Path(path).parent)
+    Path(path).unlink()
 
 
 def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
