@@ -28,8 +28,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from ..drawing.result_tables import Cell, ResultTable, missing
-from .sweep import command_for
-from .variations import ROWS
+from .variations import ROWS, command_for
 from ..paper.tables import table
 from ..tools.records import is_older
 
@@ -548,7 +547,7 @@ def claims_table(claims: Sequence[dict], found: Mapping[str, Sequence[Found]]) -
             chapter = section_key(claim["section"])[:2]
         command = claim.get("command", "")
         if "pairs" in claim and not command:
-            command = command_for(list(dict.fromkeys(row for pair in claim["pairs"] for row in pair))) + " --seeds 5 6 7"
+            command = command_for()
         for i, f in enumerate(found[claim["name"]]):
             text = f.ours or (missing(command) if command else "no experiment yet")
             ours = Cell(f"{text}. {claim['note']}" if "note" in claim else text, f.records, command="" if f.ours else command)
