@@ -23,7 +23,7 @@ from ..paper import tables as paper
 from .parsing_runs import parser_name
 from .variations import command_for
 from .variations import ROWS, SCALES
-from .verdicts import read_claims, variation_rows
+from .judge import matching, read_claims
 from ..tools.files import writing
 from ..model.transformer import TransformerConfig, count_parameters
 from ..training.presets import PRESETS
@@ -270,7 +270,7 @@ class ShownRuns(NamedTuple):
 
 def shown_runs(records: dict[str, dict], scale: str = "small") -> ShownRuns:
     "Of each row the runs on the machine where most rows were trained or, if it has none there, on another, if base has some there, too."
-    rows = {row: by_machine(runs.values()) for row, runs in variation_rows(records, scale).items()}
+    rows = {row: by_machine(runs) for row in ROWS if (runs := matching(records, f"row_{scale}_{row}_seed*"))}
     base = rows.get("base", {})
     usual = max(base, key=lambda machine: (sum(machine in of for of in rows.values()), len(base[machine])), default="")
     there = {row: [runs for machine, runs in of.items() if machine in base] for row, of in rows.items()}
