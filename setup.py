@@ -22,7 +22,7 @@ setup(
     url=cfg["git_url"],
     keywords=cfg["keywords"],
     packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
-    package_data={cfg["lib_path"]: ["pretrained/**/*", "data/**/*", "experiments/*.toml"]},
+    package_data={cfg["lib_path"]: ["pretrained/**/*", "data/**/*", "experiments/*.toml", "experiments/plans/*.toml"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

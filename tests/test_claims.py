@@ -34,8 +34,7 @@ from annotated_transformer.experiments.judges import COMPUTE, JUDGES, Found, jud
 from annotated_transformer.experiments.variations import ROWS
 from annotated_transformer.experiments.verdicts import FAILS, HOLDS, OPEN, UNCLEAR, read_claims
 from annotated_transformer.tools.files import InputError, file_digest
-from annotated_transformer.tools.records import is_older
-from annotated_transformer.drawing.result_tables import finished, read_records
+from annotated_transformer.tools.records import finished, is_older, read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS, RECORDS, RULES = ROOT / "nbs", ROOT / "nbs" / "results", "annotated_transformer/experiments/claims.toml"

@@ -24,7 +24,8 @@ from annotated_transformer.model.transformer import BASE
 from annotated_transformer.experiments.judges import judge_all
 from annotated_transformer.experiments.sweep import command_for
 from annotated_transformer.experiments.verdicts import read_claims
-from annotated_transformer.drawing.result_tables import Cell, ResultTable, finished, missing, read_records, to_html, to_latex, to_markdown
+from annotated_transformer.drawing.result_tables import Cell, ResultTable, missing, to_html, to_latex, to_markdown
+from annotated_transformer.tools.records import finished, read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "nbs" / "results"

@@ -27,7 +27,6 @@ COMMANDS = {  # the module of each command's function
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
-    "sweep": "experiments.sweep",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
@@ -41,7 +40,6 @@ USAGE = """usage: annotated-transformer COMMAND ...
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
-  sweep      train the variations of Table 3
 
 Begin with:
   annotated-transformer demo

@@ -34,7 +34,7 @@ from ..model.transformer import BASE, BIG, END, PAD, START, Transformer, Transfo
 from ..training.optimizer import adam
 from ..training.presets import TrainingConfig
 from ..tools.processes import training_device
-from ..tools.records import make_record, run_program, write_record
+from ..tools.records import add_record, make_record, run_program
 from ..training.loop import Objective, update
 
 # %% ../../nbs/experiments/benchmark.ipynb #d171a6f4
@@ -229,13 +229,13 @@ def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]
     limit = matrix_rate(torch.device(device), 8192 if device == "cuda" else 2048, torch.bfloat16 if device == "cuda" else torch.float32)
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i]))
-        write_records(out, [record_of(wanted[i], found[i], limit, device)])  # as it goes: a run that is cut short leaves what it has
-    return [record_of(what, results, limit, device) for what, results in zip(wanted, found)]
+    return write_records(out, [record_of(what, results, limit, device) for what, results in zip(wanted, found)])
 
 
-def write_records(out: Path, records: list[dict]) -> None:
+def write_records(out: Path, records: list[dict]) -> list[dict]:
     for record in records:
-        write_record(out / f"{record['name']}.json", record)
+        add_record(record, out)
+    return records
 
 # %% ../../nbs/experiments/benchmark.ipynb #1b0324d8
 def record_of(what: dict, results: list[dict], limit: float, device: str) -> dict:
@@ -356,7 +356,8 @@ def main(argv: list[str] | None = None) -> None:
             run: the run directory for that
         """
         if multi30k is not None:
-            return write_records(out, [seconds_to_bleu(run, multi30k), averaging_gain(run, multi30k)])
+            write_records(out, [seconds_to_bleu(run, multi30k), averaging_gain(run, multi30k)])
+            return
         chosen = device or training_device().type
         if chosen not in ("cpu", "cuda") or (chosen == "cuda") != torch.cuda.is_available():
             raise InputError(f"--device {device}: give cpu or cuda; this machine's is {training_device().type}")

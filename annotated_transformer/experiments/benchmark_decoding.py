@@ -152,8 +152,7 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i], "benchmark_decoding"))
-        write_records(out, [record_of(wanted[i], found[i])])  # as it goes: a run that is cut short leaves what it has
-    return [record_of(what, results) for what, results in zip(wanted, found)]
+    return write_records(out, [record_of(what, results) for what, results in zip(wanted, found)])
 
 
 def record_of(what: dict, results: list[dict]) -> dict:

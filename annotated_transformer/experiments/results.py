@@ -21,15 +21,15 @@ from typing import NamedTuple
 
 from ..paper import tables as paper
 from .parsing_runs import parser_name
-from .sweep import command_for
+from .variations import command_for
 from .variations import ROWS, SCALES
-from .verdicts import read_claims, variation_rows
+from .judge import matching, read_claims
 from ..tools.files import writing
 from ..model.transformer import TransformerConfig, count_parameters
 from ..training.presets import PRESETS
-from ..tools.records import is_older, run_program
+from ..tools.records import finished, is_older, metric, read_records, results_folder, run_program
 from ..drawing.result_tables import (
-    Cell, ResultTable, finished, metric, missing, power, read_records, results_folder, to_html, to_latex, to_markdown)
+    Cell, ResultTable, missing, power, to_html, to_latex, to_markdown)
 
 # %% ../../nbs/experiments/results.ipynb #df13f817
 def abandoned(records: dict[str, dict]) -> ResultTable:
@@ -140,9 +140,8 @@ def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=l
     wanted = re.compile(rf"{rules}_{'test_' * kind}{re.escape(name)}(_seed\d+)?")
     found = [r for of, r in records.items() if wanted.fullmatch(of)]
     if not found:
-        rules = LATER.get(system.removeprefix("ensemble_"), rules)
-        chosen = "" if rules == "rival" else f" --rules {rules}"
-        return missing(f"python -m annotated_transformer.experiments.rivals_measured next{chosen}")
+        plan = LATER.get(system.removeprefix("ensemble_"), "rivals_measured" if rules == "rival" else rules)
+        return missing(f"python -m annotated_transformer.experiments run {plan}")
     if kind:
         return averaged(found, 1, f"sacrebleu/{key.partition('/')[2]}")
     return cell(show(mean(metric(r, key) for r in found)), *found)
@@ -271,7 +270,7 @@ class ShownRuns(NamedTuple):
 
 def shown_runs(records: dict[str, dict], scale: str = "small") -> ShownRuns:
     "Of each row the runs on the machine where most rows were trained or, if it has none there, on another, if base has some there, too."
-    rows = {row: by_machine(runs.values()) for row, runs in variation_rows(records, scale).items()}
+    rows = {row: by_machine(runs) for row in ROWS if (runs := matching(records, f"row_{scale}_{row}_seed*"))}
     base = rows.get("base", {})
     usual = max(base, key=lambda machine: (sum(machine in of for of in rows.values()), len(base[machine])), default="")
     there = {row: [runs for machine, runs in of.items() if machine in base] for row, of in rows.items()}
@@ -282,7 +281,7 @@ def shown_runs(records: dict[str, dict], scale: str = "small") -> ShownRuns:
 def measured(found: list[dict], row: str, scale: str, mark: str = "") -> tuple[Cell, Cell, Cell]:
     "Perplexity, BLEU and millions of parameters of a row's records; `mark` follows the first two."
     if not found:
-        return (missing(command_for([key_of(row)], scale)),) * 3
+        return (missing(command_for(scale)),) * 3
     scores = (averaged(found, 2, "perplexity"), averaged(found, 1, "sacrebleu/dev"))
     return (*(Cell(score + mark, score.records) for score in scores), cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
 
@@ -328,7 +327,7 @@ def appendix_table(records: dict[str, dict], scale: str = "small") -> ResultTabl
     hours, steps = paper.table("appendix").set_index("row").training_hours, records.get(f"row_{scale}_step_time")
     for row, *sizes, ppl, bleu, params, time_printed in printed:
         ours_ppl, ours_bleu, ours_params = measured(shown.of(row), row, scale, shown.mark(row))
-        time = Cell("1.00") if row == "base" else missing(command_for(["base", "AOP1", "AOP2"], scale))
+        time = Cell("1.00") if row == "base" else missing(command_for(scale))
         if steps and row != "base":
             time = cell(f"{metric(steps, f'ratio/{key_of(row)}'):.2f}", steps)
         lines.append((row, *sizes, ppl, ours_ppl, bleu, ours_bleu, params, ours_params, time_printed, f"{hours[row] / hours['base']:.2f}", time))
@@ -385,7 +384,7 @@ def table_4_here(records: dict[str, dict]) -> ResultTable:
     for name, experiment in PARSERS_HERE.items():
         reference, f1 = next((line[1], line[3]) for (of, setting), line in printed.items() if of == name and setting.startswith("WSJ only"))
         found = [r for of, r in records.items() if re.fullmatch(rf"parsing_{experiment}_seed\d+", of)]
-        command = f"python -m annotated_transformer.experiments.parsing_runs {experiment} --data DATA"
+        command = f"python -m annotated_transformer.experiments run parsing --only parsing_{experiment}_seed0 --data DATA"
         ours = [averaged(found, 1, f"{search}/test") if found else missing(command) for search in ("f1", "f1_free")]
         weights = cell(f"{mean(metric(r, 'parameters') for r in found) / 1e6:.1f}", *found) if found else missing(command)
         lines.append((f"{name} [{reference}]" if reference else name, f1, *ours, weights))

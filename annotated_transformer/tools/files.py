@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'settle', 'check_standing', 'building', 'creating',
-           'checkout', 'read_json', 'write_json', 'file_digest']
+           'checkout', 'locked', 'read_json', 'write_json', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import hashlib
@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -121,6 +121,16 @@ def checkout(here: Path | None = None) -> Path | None:
     "The top of the checkout that holds `here` (the working directory, where not given); None where there is none."
     here = (here or Path.cwd()).resolve()
     return next((top for top in (here, *here.parents) if (top / "nbs" / "contents.toml").is_file()), None)
+
+# %% ../../nbs/tools/files.ipynb #518b3925
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    "Within the block no other process holds the lock file `path`: we wait for our turn. Windows has no such lock, and nobody waits there."
+    with open(path, "a") as file:
+        with suppress(ImportError, OSError):  # OSError: a file system without locks
+            import fcntl
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 # %% ../../nbs/tools/files.ipynb #4a48c615
 def read_json(path: str | Path) -> dict:
