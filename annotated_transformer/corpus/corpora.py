@@ -23,7 +23,7 @@ from pathlib import Path
 import annotated_transformer
 from ..tools.files import InputError, building, counted, file_digest, settle, write_json
 from annotated_transformer.tools.text_files import (
-    Pair, check_paths, lines, progress, read_pairs, select_lines, two_files
+    Pair, check_paths, lines, name_and_ending, progress, read_pairs, readable_twice, select_lines, two_files
 )
 
 # %% ../../nbs/corpus/corpora.ipynb #78e68bdf
@@ -474,11 +474,11 @@ def file_corpus(folder, src: str, tgt: str, train: list, dev: list | None = None
     anything wrong with a file, an option or the folder; then nothing is written.
     """
     given = {"train": train, "dev": dev, "test": test}
-    files = {split: list(paths) for split, paths in given.items() if paths is not None}
+    files = {split: [*map(readable_twice, paths)] for split, paths in given.items() if paths is not None}
     check_languages(src, tgt)
     check_paths(files)
     for path, language in (pair for paths in files.values() if len(paths) == 2 for pair in zip(paths, (src, tgt))):
-        ending = Path(str(path).removesuffix(".gz")).suffix[1:]
+        _, ending = name_and_ending(path)
         if ending in ("en", "de", "fr") and ending != re.split("[-_]", language)[0]:
             raise InputError(f"{path}: ends in .{ending}, and its side's language is {language}: give the languages with --src and --tgt")
     held_out = {split: holdout for split in ("dev", "test") if split not in files}

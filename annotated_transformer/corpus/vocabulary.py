@@ -280,7 +280,7 @@ def unknown_parts(vocabulary: Vocabulary, text: str) -> list[str]:
 
     Word pieces may know a character alone and not within a word; then the word stands for it.
     """
-    found = []
+    found = [WORD_START] * text.count(WORD_START)  # read as a space
     for word in vocabulary.normal(text).split():
         if UNKNOWN in vocabulary.encode(word):
             found += [c for c in word if UNKNOWN in vocabulary.encode(c)] or [word]
