@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from ..engine.kinds import architecture, kinds
 from ..tools.files import InputError, needs
+from ..tools.text_files import read_text
 from ..training.presets import TrainingConfig
 from ..corpus.vocabulary import DECIDED
 
@@ -104,10 +105,7 @@ def kind_written(path: Path, text: str, content: dict[str, Any]) -> str:
 # %% ../../nbs/commands/configuration.ipynb #ccde1e4c
 def read_configuration(path: Path) -> Configuration:
     "The configuration in a file. Raises InputError, with line and key, for anything wrong with it."
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})") from None
+    text = read_text(path)
     content = parsed(path, text)
     if not isinstance(content, dict):
         raise InputError(f"{path}: give the parts model and training")

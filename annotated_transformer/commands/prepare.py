@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OF_THE_VOCABULARY', 'OBEYED', 'SIZES', 'TREEBANKS', 'CONFIGS', 'kind_of', 'check_effect', 'check_vocabulary',
-           'text_corpus', 'treebank', 'vocabulary_of', 'learn_and_encode', 'aligned_text', 'prepare']
+           'text_corpus', 'treebank', 'vocabulary_of', 'learn_and_encode', 'report_unknown', 'aligned_text', 'prepare']
 
 # %% ../../nbs/commands/prepare.ipynb #adbf4823
 import shlex
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..corpus import corpora
-from ..corpus.batching import encode_corpus, encoded_so_far
+from ..corpus.batching import encode_corpus, encoded_so_far, unknown_symbols
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, check_standing
 from ..tools.options import say
@@ -132,7 +132,7 @@ def vocabulary_of(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_siz
 
 # %% ../../nbs/commands/prepare.ipynb #58e3feb2
 def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_size: int,
-                     source: str | None = None, **options) -> None:
+                     source: str | None = None, strict: bool = False, **options) -> None:
     """Learn the vocabulary from the training text, or take that of a run; encode what is not encoded yet.
 
     It reports what it finds and does. `options` are those of the kind's `learn`.
@@ -146,6 +146,16 @@ def learn_and_encode(corpus: Corpus, kind: Literal["bpe", "word-pieces"], vocab_
     for split, facts in corpus.splits.items():
         counts = " and ".join(f"{tokens[split][side]:,} {getattr(corpus, side)}" for side in ("src", "tgt"))
         say(f"{split}: {facts['pairs']:,} pairs are {counts} tokens")
+    report_unknown(corpus, vocabulary, strict)
+
+
+def report_unknown(corpus: Corpus, vocabulary: Vocabulary, strict: bool = False) -> None:
+    "Say what the vocabulary lacks; above a per mille of a file's tokens it is a warning, and with `strict` an InputError."
+    remedy = "clean the text, or spell rare characters with --byte-fallback"
+    for found in unknown_symbols(corpus, vocabulary):
+        if found.share > 0.001 and strict:
+            raise InputError(f"{found}: {remedy}, or do without --strict")
+        say(f"warning: {found}: {remedy}" if found.share > 0.001 else str(found))
 
 # %% ../../nbs/commands/prepare.ipynb #9f6de841
 def aligned_text(folder: Path, corpus: str, vocab_size: int, overwrite: bool, options: dict) -> None:
@@ -156,10 +166,11 @@ def aligned_text(folder: Path, corpus: str, vocab_size: int, overwrite: bool, op
         find_run(taken).vocabulary()  # before the text, which may take long
     names = {"byte_fallback": "byte_fallback", "separate_vocabularies": "separate"}
     learning = {name: True for option, name in names.items() if options.pop(option, False)}
+    strict = options.get("strict", False)
     made = text_corpus(folder, corpus, overwrite, options)
     if kept:
         say(f"Kept: the text in {folder}")
-    learn_and_encode(made, kind, vocab_size, taken, **learning)
+    learn_and_encode(made, kind, vocab_size, taken, strict, **learning)
 
 # %% ../../nbs/commands/prepare.ipynb #631cb7ae
 def prepare(

@@ -19,7 +19,7 @@ from annotated_transformer.corpus.corpora import (
 )
 from ..tools.files import InputError, needs
 from annotated_transformer.tools.text_files import (
-    Pair, check_file, check_paths, find_pairs, progress, read_pairs, select_lines
+    Pair, check_file, check_paths, find_pairs, progress, read_pairs, read_text, select_lines
 )
 
 # %% ../../nbs/corpus/sources.ipynb #90fda07d
@@ -178,8 +178,8 @@ def read_sources(path) -> dict[str, dict[str, Source]]:
     "The sources by name of train, dev and test in a sources file. Raises InputError where it is wrong."
     path = check_file(path)
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tables = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not TOML: {error}") from None
     if unknown := tables.keys() - ALLOWED.keys():
         raise InputError(f"{path}: [{min(unknown)}]: the tables are [train.NAME], [dev] and [test.NAME]")

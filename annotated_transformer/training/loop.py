@@ -374,6 +374,7 @@ def facts_of(corpus: Corpus, vocabulary: str) -> dict:
         "tgt": corpus.tgt,
         "digest": corpus.digest,
         "vocabulary": vocabulary,
+        "normaliser": corpus.normaliser,
         "splits": {split: {"pairs": f["pairs"], "sha256": f["sha256"]} for split, f in corpus.splits.items()},
         "longest": {side: int(Sequences(corpus.path("train", side)).lengths().max())
                     for side in ("src", "tgt")},
