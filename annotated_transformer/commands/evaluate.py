@@ -19,6 +19,7 @@ from typing import Any
 
 from ..tools import text_files
 from ..decoding import translation
+from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, counted, file_digest
@@ -235,7 +236,7 @@ def evaluate(
     check_choice(run, {"translations": translations, "references": references, "src": src, "data": data,
                        "split": split, "beam_size": beam_size, "alpha": alpha})
     search = {"beam_size": 4 if beam_size is None else beam_size, "alpha": 0.6 if alpha is None else alpha}
-    translation.check_search(**search)
+    SearchConfig(**search)  # raises for impossible values
     if run is None:
         found = evaluate_file(translations, references, language, record, against)
     else:
