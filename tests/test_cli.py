@@ -249,7 +249,7 @@ class Stub:
     run = SimpleNamespace(config={"data": {}})
     def encode(self, lines):
         return [[3] for line in lines]
-    def n_best(self, lines, search, progress, **options):
+    def n_best(self, lines, n, search, progress, **options):
         return [[Translation(line, 0.0, [], [])] for line in lines]
 
 if sys.argv[1] == "stub":

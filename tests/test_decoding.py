@@ -10,11 +10,12 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.search import Ensemble, SearchConfig, beam_search, greedy, largest, length_penalty, sample, search
 from annotated_transformer.engine.fast import State
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
-from annotated_transformer.decoding.translation import Translator, evaluate
+from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
+from annotated_transformer.decoding.translation import Translator, evaluate, load
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
@@ -48,7 +49,7 @@ def plainly(model, src, beam_size, alpha, limit):
         extensions = []
         for total, ids in beam:
             logs = model(src, torch.tensor([[START, *ids]]))[0, -1].log_softmax(-1).tolist()
-            extensions += [(total + log, (*ids, s)) for s, log in enumerate(logs) if s not in (PAD, START)]
+            extensions += [(total + log, (*ids, s)) for s, log in enumerate(logs) if s not in (PAD, UNKNOWN, START)]
         extensions = sorted(extensions, reverse=True)[:beam_size - len(finished)]
         done = [e for e in extensions if e[1][-1] == END or length == limit]
         finished += [(total / ((5 + length) / 6) ** alpha, [s for s in ids if s != END]) for total, ids in done]
@@ -233,5 +234,80 @@ def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
     if symbols < limit:
         assert translator.search([source], prefix=prefix, extra=extra)[0][0].ids[:symbols] == prefix[0]
     else:
-        with pytest.raises(InputError, match=f"prefix of {symbols} symbols"):
+        with pytest.raises(InputError, match=f"prefix of {symbols} tokens"):
             translator.search([source], prefix=prefix, extra=extra)
+
+
+# --- what a caller may ask ----------------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def bytewise():
+    "A random translator whose vocabulary falls back to bytes, each of which it likes to write."
+    vocabulary = BytePairVocabulary.learn(["the old cow sees a young cow", "the young dog plays", "a dog sees the old"] * 20, 310, byte_fallback=True)
+    return Translator(model_of(7, vocab_size=len(vocabulary)), vocabulary)
+
+
+@few
+@given(st.sampled_from(["the", "the o", "the old c", "a you", "a dog", "th", "t", "\N{SNOWMAN}", "sees \N{SNOWMAN}x"]), st.integers(0, 99), st.booleans())
+def test_a_translation_begins_with_its_prefix_and_an_open_word_may_go_on(bytewise, prefix, seed, drawn):
+    config = SearchConfig(3, extra=20, n_best=3, sample=drawn, seed=seed)
+    for asked in (prefix, prefix + " "):
+        for found in bytewise.search(["the old cow", "a dog"], config, prefix=[asked, ""])[0]:
+            text = bytewise.vocabulary.decode(found.ids)
+            assert text.startswith(prefix)
+            if asked != prefix:
+                assert found.ids[:len(bytewise.vocabulary.encode(prefix))] == bytewise.vocabulary.encode(prefix)
+
+
+def test_a_prefix_that_ends_inside_a_word_is_no_word_of_its_own():
+    translator, source = load("ende"), "The parliament rejected the proposal."
+    assert translator.translate(source, prefix="Das Parl") == translator.translate(source, prefix="Das ") == "Das Parlament lehnte den Vorschlag ab."
+    assert translator.translate(source, prefix="Das Parl ").startswith("Das Parl")
+
+
+def test_no_text_comes_twice_and_each_is_one_line(bytewise):
+    found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, extra=6)
+    for translations in found:
+        texts = [t.text for t in translations]
+        assert len(texts) == len({*texts}) and all(t.isprintable() or not {*t} & {"\n", "\r", "\x85", "\u2028"} for t in texts)
+    alike = translation.text_of([bytewise.vocabulary.encode("a")[0], *bytewise.vocabulary._processor.PieceToId(["<0x0A>", "<0x0D>", "<0x00>"]),
+                                 *bytewise.vocabulary.encode("dog")], bytewise.vocabulary)
+    assert alike == "a  dog"
+
+
+def test_what_is_unknown_is_never_written():
+    model, src = model_of(0), sources([4, 2], 0)
+    with torch.no_grad():
+        model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[UNKNOWN]
+    for ids in (*(h.ids for found in beam_search(model, src, n_best=4) for h in found), *(h.ids for h in sample(model, src))):
+        assert UNKNOWN not in ids
+
+
+def test_draws_of_a_translator_are_repeatable_and_none_comes_twice(bytewise):
+    drawn = bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=4)
+    assert drawn == bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=4)
+    assert drawn != bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=5)
+    assert 1 < len(drawn[0]) <= 5 and len(drawn[1]) == 1 and [t.score for t in drawn[2]] == sorted((t.score for t in drawn[2]), reverse=True)
+
+
+def test_an_output_is_no_longer_than_it_may_be(bytewise):
+    for config in (SearchConfig(max_length=3), SearchConfig(extra=-100), SearchConfig(sample=True, max_length=2)):
+        for (found,) in bytewise.search(["the old cow sees", "a"], config):
+            assert len(found.token_log_probabilities) <= (config.max_length or 1)
+
+
+@pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9}, {"beam_size": None}, {"alpha": math.nan},
+                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5}, {"max_length": 0}, {"temperature": 0}, {"seed": -1},
+                                     {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]}, {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
+                         ids=lambda options: f"{options}"[:40])
+def test_wrong_options_are_told_in_a_line(of_twenty, options):
+    with pytest.raises(InputError) as told:
+        of_twenty[0].translate(["a b"], **options)
+    assert len(str(told.value)) < 250 and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("lines", [[None], ["a", b"a"], b"a", 3, None, [["a"]], [1.5]], ids=repr)
+def test_lines_that_are_no_text_are_told(of_twenty, lines):
+    for ask in (of_twenty[0].translate, of_twenty[0].search, of_twenty[0].n_best):
+        with pytest.raises(InputError):
+            ask(lines)

@@ -153,7 +153,7 @@ def translated(translator: translation.Translator, name: str, strict: bool, sear
     "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         count, refused = check_lines(translator, texts, first, name, strict)
-        found = translator.n_best(texts[:count], search, progress=bar, first_line=first, **options)
+        found = translator.n_best(texts[:count], search.n_best, search, progress=bar, first_line=first, **options)
         for number, translations in enumerate(found, first - 1):
             yield write(translations, number)
         if refused:

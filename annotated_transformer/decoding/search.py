@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..tools.files import InputError
 from ..engine.kinds import most_positions
 from ..engine.fast import fast, sum_dtype
-from ..model.transformer import END, PAD, START, Transformer
+from ..model.transformer import END, PAD, START, UNKNOWN, Transformer
 
 # %% ../../nbs/decoding/search.ipynb #9b4872eb
 def length_penalty(length, alpha: float):
@@ -32,7 +32,7 @@ def length_penalty(length, alpha: float):
     return ((5 + length) / 6) ** alpha
 
 # %% ../../nbs/decoding/search.ipynb #718304dc
-NEVER = [PAD, START]  # no output holds these
+NEVER = [PAD, UNKNOWN, START]  # no output holds these
 
 
 @torch.no_grad()
@@ -198,13 +198,17 @@ def write(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable
     state, device = start(model, src), model.embedding.weight.device
     limits = longest_outputs(model, src, config).to(device)
     forced = forced_symbols(config.prefix, limits)
+    constraint, first = config.constraint, torch.zeros(len(src), 1, dtype=torch.long, device=device)
+    rules = constraint.start(src.to(device)) if constraint else None
     symbols = torch.full((len(src), int(limits.max())), PAD, device=device)
     logs = torch.zeros(symbols.shape, dtype=sum_dtype(device), device=device)
     sentence, newest = torch.arange(len(src), device=device), torch.full((len(src),), START, device=device)
     for step in range(symbols.size(1)):
-        possible = choices(state.step(
-            newest[:, None]), forced[sentence, step] if step < forced.size(1) else None)[:, 0]
+        logs_here = choices(state.step(newest[:, None]), forced[sentence, step] if step < forced.size(1) else None)
+        possible = (constraint.weigh(logs_here, rules) if constraint else logs_here)[:, 0]
         newest = choose(possible)
+        if constraint:
+            rules = constraint.advance(rules, first[: len(newest)], newest[:, None])
         symbols[sentence, step], logs[sentence, step] = newest, possible.gather(1, newest[:, None])[:, 0].to(
             logs.dtype)
         rows = ((newest != END) & (step + 1 < limits[sentence])).nonzero()[:, 0]
@@ -213,6 +217,8 @@ def write(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable
         if len(rows) < len(sentence):
             sentence, newest = sentence[rows], newest[rows]
             state.keep(rows)
+            if constraint:
+                rules.keep_rows(rows)
     return [to_hypothesis(ids[ids != PAD], log) for ids, log in zip(symbols.cpu().numpy(), logs.cpu().numpy())]
 
 # %% ../../nbs/decoding/search.ipynb #7206bde5
