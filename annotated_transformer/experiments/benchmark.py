@@ -40,7 +40,7 @@ from ..training.loop import Objective, update
 # %% ../../nbs/experiments/benchmark.ipynb #d171a6f4
 def step_flops(config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]) -> int:
     "Operations of the matrix products of a training step, forward and backward, on real tokens alone (end symbol counted)."
-    c, src, tgt = config, np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
+    c, src, tgt = config.resolved(), np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
     attention, feed_forward = 2 * c.d_model * c.n_heads * (c.d_k + c.d_v), 2 * c.d_model * c.d_ff
     half = attention // 2  # of a cross attention: queries and outputs on one side, keys and values on the other
     a_source_token = c.n_layers * (attention + feed_forward + c.d_model * c.n_heads * (c.d_k + c.d_v))

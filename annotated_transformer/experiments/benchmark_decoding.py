@@ -208,7 +208,7 @@ def steps_record(rounds: int = 5, steps: int = 256) -> dict:
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c048fbdb
 def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int, width: int = 4) -> int:
     "Bytes that a step must read: weights once, the memory's keys and values once a sentence, the target's once a beginning."
-    c = config
+    c = config.resolved()
     attention = c.d_model * c.n_heads * (c.d_k + c.d_v)
     weights = c.n_layers * (2 * attention + attention + 2 * c.d_model * c.d_ff) + c.vocab_size * c.d_model
     kept = c.n_layers * c.n_heads * (c.d_k + c.d_v) * sentences * (source + beam_size * step)

@@ -58,7 +58,7 @@ class AdditiveTransformer(Transformer):
 
     def __init__(self, config: AdditiveConfig):
         super().__init__(config)
-        c = config
+        c = self.config
         for layer in (*self.encoder, *self.decoder):
             for name in ("self_attention", "cross_attention"):
                 if hasattr(layer, name):

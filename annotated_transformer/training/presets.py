@@ -51,7 +51,7 @@ class TrainingConfig:
 
 # %% ../../nbs/training/presets.ipynb #eaa0d05a
 SMALL = replace(BASE, n_layers=3, d_model=256, d_ff=1024, n_heads=4, dropout=0.3)
-TINY = replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.05)
+TINY = replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, dropout=0.05)
 PAPER = TrainingConfig()
 PRESETS = {
     "base": (BASE, PAPER),

@@ -241,7 +241,7 @@ class Run(Journal, Store):
         """
         from safetensors.torch import save
 
-        config = {"kind": kind_of(model), "model": asdict(model), "training": training, "data": data}
+        config = {"kind": kind_of(model), "model": asdict(model.resolved() if hasattr(model, "resolved") else model), "training": training, "data": data}
         run = cls(folder, config | more | origin())
         with creating(folder) as new:
             vocabulary.save(new)
