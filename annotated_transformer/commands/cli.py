@@ -12,6 +12,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 from .. import __version__
 from ..tools.files import InputError
@@ -27,6 +28,7 @@ COMMANDS = {  # the module of each command's function
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
+    "import": "commands.importing",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
@@ -40,6 +42,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
+  import     make a run of a model that Marian, JoeyNMT or fairseq trained
 
 Begin with:
   annotated-transformer demo
@@ -97,7 +100,7 @@ def run_command(argv: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
     prepare_process(given)
-    function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name)
+    function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name + "_" * iskeyword(name))
     try:
         call(function, options, f"annotated-transformer {name}")
     except ModuleNotFoundError as error:  # a chart's library, say

@@ -149,6 +149,8 @@ def extended(run: Run, changes: dict) -> None:
 # %% ../../nbs/commands/train.ipynb #05954eac
 def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
     "The corpus in `data`, or else the one that the run was trained on. Raises InputError where that has moved."
+    if not (data or "folder" in run.config["data"]):
+        raise InputError(f"{run.folder.name}: was imported without a corpus: name one with --data{otherwise}")
     folder = Path(data or run.config["data"]["folder"])
     if data is None and not folder.exists():
         raise InputError(f"{run.folder.name}: its corpus, {folder}, is not here: name it with --data{otherwise}")

@@ -282,6 +282,7 @@ class Run(Journal, Store):
 
     def vocabulary(self) -> Vocabulary:
         "The vocabulary that the run started with. Raises InputError where another has taken its place."
+        self.model_config()  # a kind of model may bring its kind of vocabulary
         vocabulary = load_vocabulary(self.folder)
         if vocabulary.digest != self.config["data"]["vocabulary"]:
             raise InputError(
