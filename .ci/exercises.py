@@ -1,7 +1,8 @@
 """Writes the learner's copy of every chapter that has exercises: python .ci/exercises.py (`make exercises`).
 
-An exercise is a question, a cell with the tag `solution` and a cell with the tag `check`. The copy keeps a solution's signatures,
-docstrings, imports and the names on the left of `=`; the rest is the learner's. A copy that is there already is left alone.
+An exercise is a question, a cell with the tag `solution` and a cell with the tag `check`. The copy keeps a solution's
+signatures, docstrings, imports and the names on the left of `=`; the rest is the learner's. A copy that is there
+already is left alone.
 """
 import ast
 import json
@@ -64,7 +65,8 @@ def learners(nb: dict, place: str, copies: set[str]) -> dict:
 
 def chapters(nbs: Path) -> dict[str, dict]:
     "The chapters that have exercises, by their places in `nbs`, in the order of the book."
-    return {path.relative_to(nbs).as_posix(): nb for path, nb in tidy.read(nbs).items() if any(is_a(cell, "solution") for cell in nb["cells"])}
+    return {path.relative_to(nbs).as_posix(): nb for path, nb in tidy.read(nbs).items()
+            if any(is_a(cell, "solution") for cell in nb["cells"])}
 
 
 def main(root: Path) -> None:
@@ -75,7 +77,8 @@ def main(root: Path) -> None:
             print(f"exercises/{place}: kept as it is")
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(json.dumps(learners(nb, place, set(found)), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        made = learners(nb, place, set(found))
+        copy.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{len(found)} chapters in exercises/: open them with `make lab`, from exercises/{next(iter(found))} on")
 
 

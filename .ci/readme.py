@@ -1,4 +1,4 @@
-"""Writes README.md from nbs/index.ipynb: python .ci/readme.py (`make readme`). Of a folded cell it shows the output alone."""
+"""Writes README.md from nbs/index.ipynb: `make readme` calls it. Of a folded cell it shows the output alone."""
 import re
 from pathlib import Path
 

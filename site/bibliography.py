@@ -1,7 +1,7 @@
 """The bibliography: BibTeX in, links in the text and one page out.
 
-A chapter cites as a book does, "Britz et al. (2017)" or "(Kingma and Ba, 2014)", which reads well in JupyterLab; on the site the same
-words lead to the entry, and the entry names the chapters that cite it.
+A chapter cites as a book does, "Britz et al. (2017)" or "(Kingma and Ba, 2014)", which reads well in JupyterLab; on the
+site the same words lead to the entry, and the entry names the chapters that cite it.
 """
 import html
 import re
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NAME = r"[A-Z][\w’'-]*[a-zéćö]"
-CITATION = re.compile(rf"({NAME})((?:,? {NAME})*(?: et al\.?,?| and others,?|(?: and| &) {NAME},?|,)?)(?: (\()?((?:19|20)\d\d)\b(?(3)\)))")
+CITATION = re.compile(rf"({NAME})((?:,? {NAME})*(?: et al\.?,?| and others,?|(?: and| &) {NAME},?|,)?)"
+                      r"(?: (\()?((?:19|20)\d\d)\b(?(3)\)))")
 LINK = re.compile(r"\[[^\]]*\]\([^)]*\)|<a .*?</a>", re.S)
 
 
@@ -50,14 +51,15 @@ def read(path: Path) -> dict[str, Reference]:
         names = [plain(str(" ".join(p.first_names + p.middle_names + p.prelast_names + p.last_names))) for p in people]
         names = ["others" if name == "others" else name for name in names]
         authors = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-        found[key] = Reference(key, families, authors, plain(get("title")), get("booktitle") or get("journal") or f"arXiv:{get('eprint')}",
+        found[key] = Reference(key, families, authors, plain(get("title")),
+                               get("booktitle") or get("journal") or f"arXiv:{get('eprint')}",
                                get("year"), get("also", ""), get("paper", ""),
                                f"https://arxiv.org/abs/{get('eprint')}" if get("eprint") else "")
     return found
 
 
 def cited(match: re.Match, references: dict[str, Reference]) -> Reference | None:
-    "The entry that the words of `match` mean: an author's name and the year, and the other names where several entries have these."
+    "The entry that the words of `match` mean: an author and the year, and the other names where several have these."
     names = set(re.findall(NAME, match[1] + match[2]))
     fit = [r for r in references.values() if match[1] in r.families and match[4] in (r.year, r.also)]
     return max(fit, key=lambda r: (r.families[0] == match[1], len(names & set(r.families))), default=None)
@@ -98,8 +100,9 @@ def page(references: dict[str, Reference], chapters: list) -> str:
         title = f'<a href="{r.url}">{html.escape(r.title)}</a>' if r.url else html.escape(r.title)
         where = ", ".join(f'<a href="{name}.html">{html.escape(words)}</a>' for name, words in r.cited)
         number = f"[{r.number}] " if r.number else ""
-        return (f'<p class="reference" id="{r.key}">{number}{html.escape(r.authors)}. <em>{title}</em>. {html.escape(r.venue)}, {r.year}.'
-                + (f" Cited in {where}." if where else "") + "</p>")
+        cited = f" Cited in {where}." if where else ""
+        return (f'<p class="reference" id="{r.key}">{number}{html.escape(r.authors)}. <em>{title}</em>. '
+                f"{html.escape(r.venue)}, {r.year}.{cited}</p>")
 
     theirs = sorted((r for r in references.values() if r.number), key=lambda r: int(r.number))
     ours = sorted((r for r in references.values() if not r.number), key=lambda r: (r.families[0], r.year))

@@ -1,9 +1,9 @@
 """Builds the book as a website: python site/build.py [--paper COPY] [--out FOLDER] (`make site` calls it).
 
-The notebooks hold their outputs and nothing is executed. Each becomes a page: directives (`#|`) go, imports are folded into one cell,
-charts become a still picture that a script brings to life, and what a book needs around its chapters is made from them (the index of
-functions, the bibliography with its links, reading times). Scripts, fonts and formulas come from packages that are installed, so that
-the site asks no other host for anything.
+The notebooks hold their outputs and nothing is executed. Each becomes a page: directives (`#|`) go, imports are folded
+into one cell, charts become a still picture that a script brings to life, and what a book needs around its chapters is
+made from them (the index of functions, the bibliography with its links, reading times). Scripts, fonts and formulas
+come from packages that are installed, so that the site asks no other host for anything.
 """
 import argparse
 import base64
@@ -24,7 +24,18 @@ sys.path.insert(0, str(SITE))
 import bibliography  # noqa: E402
 import original  # noqa: E402
 import tables  # noqa: E402
-from chapters import APPENDIX, Chapter, Definition, builds_on, by_part, link, only_imports, read_chapters, text  # noqa: E402
+from chapters import (  # noqa: E402
+    APPENDIX,
+    Chapter,
+    Definition,
+    builds_on,
+    by_part,
+    folds,
+    link,
+    only_imports,
+    read_chapters,
+    text,
+)
 
 CHART = "application/vnd.vegalite.v5+json"
 DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
@@ -34,7 +45,7 @@ def markdown(source: str, **more) -> dict:
     return {"cell_type": "markdown", "metadata": {}, "source": source, **more}
 
 
-# --- cells ---------------------------------------------------------------------------------------------------------------------------
+# --- cells ------------------------------------------------------------------------------------------------------------
 
 def about(spec: dict) -> str:
     "What a chart shows, in a line for those who cannot see it: its title, or what its axes say."
@@ -63,7 +74,8 @@ def chart(output: dict, here: str, name: str, static: Path) -> dict:
     spec, png = output["data"][CHART], base64.b64decode("".join(output["data"]["image/png"]))
     (static / "charts").mkdir(exist_ok=True)
     (static / "charts" / f"{name}.png").write_bytes(png)
-    (static / "charts" / f"{name}.js").write_text(f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}", encoding="utf-8")
+    script = f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}"
+    (static / "charts" / f"{name}.js").write_text(script, encoding="utf-8")
     size = output.get("metadata", {}).get("image/png", {})
     shape = "".join(f' {side}="{size[side]}"' for side in ("width", "height") if side in size)
     words, picture = html.escape(about(spec), quote=True), link(f"_static/charts/{name}.png", here)
@@ -92,8 +104,10 @@ def code(cell: dict, here: str, static: Path) -> dict | None:
     told = {}
     if "solution" in tags:
         tags, told = ["hide-input"], {"code_prompt_show": "Show a solution", "code_prompt_hide": "Hide the solution"}
-    outputs = [shown(o, here, f"{here.replace('/', '-')}-{cell['id']}-{i}", static) for i, o in enumerate(cell["outputs"])]
-    return {**cell, "source": source, "outputs": outputs, "metadata": {"tags": tags, **({"mystnb": told} if told else {})}}
+    outputs = [shown(o, here, f"{here.replace('/', '-')}-{cell['id']}-{i}", static)
+               for i, o in enumerate(cell["outputs"])]
+    metadata = {"tags": tags, **({"mystnb": told} if told else {})}
+    return {**cell, "source": source, "outputs": outputs, "metadata": metadata}
 
 
 def imports_first(cells: list[dict]) -> list[dict]:
@@ -101,9 +115,11 @@ def imports_first(cells: list[dict]) -> list[dict]:
     taken = [cell for cell in cells if cell["cell_type"] == "code" and only_imports(cell["source"])]
     if not taken:
         return cells
+    told = {"code_prompt_show": "Show imports", "code_prompt_hide": "Hide imports"}
     whole = {**taken[0], "source": "\n".join(cell["source"] for cell in taken),
-             "metadata": {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Show imports", "code_prompt_hide": "Hide imports"}}}
-    return [whole if cell is taken[0] else cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
+             "metadata": {"tags": ["hide-input"], "mystnb": told}}
+    others = [cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
+    return [whole if cell is taken[0] else cell for cell in others]
 
 
 def folded(cell: dict) -> bool:
@@ -143,7 +159,7 @@ def named_links(source: str, here: Chapter, names: dict[str, tuple[Chapter, Defi
 
 
 def one_title(cells: list[dict]) -> list[dict]:
-    "Behind a second heading of the first level (*Checks and experiments*) all headings are a level lower: a page has one title."
+    "Behind a second heading of the first level (*Checks and experiments*) all are a level lower: a page has one title."
     lower = ""
     for cell in cells:
         if cell["cell_type"] == "code":
@@ -167,11 +183,13 @@ def titles(chapters: list[Chapter], here: str) -> str:
 def facts(chapter: Chapter, before: list[Chapter]) -> str:
     "The line under a chapter's title."
     before = titles(before, chapter.name)
-    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "", f"gives {chapter.gives}" if chapter.gives else ""]
+    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "",
+            f"gives {chapter.gives}" if chapter.gives else ""]
     return "{.facts}\n" + " · ".join(filter(None, told))
 
 
-def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict, static: Path, paper: original.Paper | None) -> dict:
+def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict, static: Path,
+         paper: original.Paper | None) -> dict:
     "A chapter's notebook as the site shows it; it builds on the chapters `before`."
     defined = {}
     for definition in chapter.definitions:
@@ -182,7 +200,8 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
             continue
         if cell["cell_type"] != "code":
             source = original.beside(text(cell), paper)
-            source = bibliography.linked(named_links(source, chapter, names), references, link("references.html", chapter.name))
+            source = bibliography.linked(named_links(source, chapter, names), references,
+                                         link("references.html", chapter.name))
             cells.append({**cell, "source": outside(source)})
         elif (shown := code(cell, chapter.name, static)) is not None:
             anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
@@ -193,7 +212,7 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
     return {**chapter.nb, "cells": [head, *fewer_folds(imports_first(one_title(cells)))]}
 
 
-# --- pages around the chapters -------------------------------------------------------------------------------------------------------
+# --- pages around the chapters ----------------------------------------------------------------------------------------
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
     "The README's page, with the table of contents."
@@ -202,7 +221,8 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
     for cell in nb["cells"]:
         shown = code(cell, "index", static) if cell["cell_type"] == "code" else {**cell, "source": text(cell)}
         if shown is not None:
-            if "hide-input" in shown["metadata"].get("tags", []):  # the first page is for readers: what is folded is left out
+            # the first page is for readers: what is folded is left out
+            if "hide-input" in shown["metadata"].get("tags", []):
                 shown["metadata"] = {"tags": ["remove-input"]}
             cells.append({**shown, "source": outside(shown["source"])})
     title, _, lead = cells[0]["source"].partition("\n> ")
@@ -212,34 +232,26 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
     return {**nb, "cells": [*cells, markdown(original.NOTE if paper is None else original.PRIVATE, id="paper")]}
 
 
-def folds(chapters: list[Chapter], extra: dict[str, str]) -> list[dict]:
-    "What templates/contents.html shows: the path of one hour, the parts, the appendix by part, the pages around the book."
-    def fold(title: str, groups: dict[str, list[Chapter]]) -> dict:
-        found = [{"title": part if len(groups) > 1 else "", "pages": [(c.name, c.title.replace("`", "")) for c in mine]} for part, mine in groups.items()]
-        return {"title": title, "groups": found, "names": [name for group in found for name, _ in group["pages"]]}
-
-    hour, appendix = [c for c in chapters if c.hour], [c for c in chapters if c.appendix]
-    folds = [fold(part, {part: mine}) for part, mine in by_part([c for c in chapters if not c.appendix]).items()]
-    folds = [fold("In one hour", {"": hour})] * bool(hour) + folds + [fold(APPENDIX, by_part(appendix))] * bool(appendix)
-    return [*folds, {"title": "Around the book", "groups": [{"title": "", "pages": list(extra.items())}], "names": list(extra)}]
-
-
 def scorer(chapters: list[Chapter]) -> str:
     "How the search orders what it finds: Sphinx's numbers, the appendix behind everything else."
     appendix = json.dumps([chapter.name for chapter in chapters if chapter.appendix])
-    return ("var Scorer = {objNameMatch: 11, objPartialMatch: 6, objPrio: {0: 15, 1: 5, 2: -5}, objPrioDefault: 0, title: 15, partialTitle: 7, "
-            f"term: 5, partialTerm: 2, score: found => found[4] - ({appendix}.includes(found[0]) ? 1000 : 0)}};\n")
+    return ("var Scorer = {objNameMatch: 11, objPartialMatch: 6, objPrio: {0: 15, 1: 5, 2: -5}, objPrioDefault: 0, "
+            "title: 15, partialTitle: 7, term: 5, partialTerm: 2, "
+            f"score: found => found[4] - ({appendix}.includes(found[0]) ? 1000 : 0)}};\n")
 
 
 def api(chapters: list[Chapter]) -> str:
     "The index of functions."
-    out = ["# Functions and classes", "", "{.lead}", "Every public name of the package, with a link to the cell that defines it.", ""]
+    out = ["# Functions and classes", "", "{.lead}",
+           "Every public name of the package, with a link to the cell that defines it.", ""]
     for chapter in chapters:
         if not chapter.definitions:
             continue
         rows = [f'<dt><a href="{address(chapter, d)}"><code>{html.escape(d.call)}</code></a></dt>'
-                "<dd>" + re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(d.about)) + "</dd>" for d in chapter.definitions]
-        out += [f"## {chapter.module}", "", f"{titles([chapter], 'api')}, `from annotated_transformer.{chapter.module} import ...`", "",
+                "<dd>" + re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(d.about)) + "</dd>"
+                for d in chapter.definitions]
+        out += [f"## {chapter.module}", "",
+                f"{titles([chapter], 'api')}, `from annotated_transformer.{chapter.module} import ...`", "",
                 '<dl class="api">', *rows, "</dl>", ""]
     return "\n".join(out)
 
@@ -253,14 +265,17 @@ def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
     out = ["# The chapters at a glance", "", "{.lead}",
            f"The book takes about {hours(book)} to read{f', its appendix {hours(appendix)}' if appendix else ''}: "
            "200 words or 20 lines of code a minute, folded cells not counted.", ""]
-    for part, mine in [*by_part(book).items(), *[(f"{APPENDIX}: {part}", mine) for part, mine in by_part(appendix).items()]]:
+    later = {f"{APPENDIX}: {part}": mine for part, mine in by_part(appendix).items()}
+    for part, mine in (by_part(book) | later).items():
         out += [f"## {part}", "", "| chapter | minutes | the paper | builds on | gives |", "|---|--:|---|---|---|"]
-        out += [f"| {titles([c], 'overview')} | {c.minutes} | {c.section} | {titles(before[c.name], 'overview')} | {c.gives} |" for c in mine]
+        for c in mine:
+            row = [titles([c], "overview"), str(c.minutes), c.section, titles(before[c.name], "overview"), c.gives]
+            out.append(f"| {' | '.join(row)} |")
         out.append("")
     return "\n".join(out)
 
 
-# --- the whole -----------------------------------------------------------------------------------------------------------------------
+# --- the whole --------------------------------------------------------------------------------------------------------
 
 def mathjax() -> Path:
     "MathJax's folder in the package that brings it."
@@ -293,16 +308,20 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     for chapter in chapters:
         for definition in chapter.definitions:
             unique.setdefault(definition.name, []).append((chapter, definition))
-    names = {name: found[0] for name, found in unique.items() if len(found) == 1 and re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name)}
+    names = {name: found[0] for name, found in unique.items() if len(found) == 1
+             and re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name)}
     references, before = bibliography.read(SITE / "references.bib"), builds_on(chapters)
     for chapter in chapters:
         made = page(chapter, before[chapter.name], names, references, static, paper)
         (source / chapter.room).mkdir(exist_ok=True)
         (source / f"{chapter.name}.ipynb").write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
-    pages = {path.stem: path.read_text(encoding="utf-8").replace("](../../nbs/", "](") for path in sorted((SITE / "pages").glob("*.md"))}
+    pages = {path.stem: path.read_text(encoding="utf-8").replace("](../../nbs/", "](")
+             for path in sorted((SITE / "pages").glob("*.md"))}
     for stem in ("CONTRIBUTING", "CHANGELOG"):
-        pages[stem.lower()] = (ROOT / f"{stem}.md").read_text(encoding="utf-8").replace("](nbs/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
-    pages |= {"api": api(chapters), "overview": overview(chapters, before), "references": bibliography.page(references, chapters)}
+        words = (ROOT / f"{stem}.md").read_text(encoding="utf-8")
+        pages[stem.lower()] = words.replace("](nbs/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
+    pages |= {"api": api(chapters), "overview": overview(chapters, before),
+              "references": bibliography.page(references, chapters)}
     for stem, words in pages.items():
         linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
         (source / f"{stem}.md").write_text(linked, encoding="utf-8")
@@ -310,12 +329,14 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
              for stem in ("overview", "notation", "glossary", "api", "references", "contributing", "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
     (source / "scorer.js").write_text(scorer(chapters), encoding="utf-8")
-    (source / "index.ipynb").write_text(json.dumps(front(nbs, chapters, list(extra), static, paper), ensure_ascii=False), encoding="utf-8")
+    first = front(nbs, chapters, list(extra), static, paper)
+    (source / "index.ipynb").write_text(json.dumps(first, ensure_ascii=False), encoding="utf-8")
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    arguments.add_argument("--paper", type=Path, help="your copy of the paper's source: an archive, a folder or a .tex file")
+    arguments.add_argument("--paper", type=Path,
+                           help="your copy of the paper's source: an archive, a folder or a .tex file")
     arguments.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     given = arguments.parse_args()
     paper = original.Paper(given.paper) if given.paper else None
@@ -325,8 +346,10 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     source.mkdir(parents=True)
     write_sources(source, paper)
-    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", out.with_name(f"{out.name}_doctrees"), source, out]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])})
+    doctrees = out.with_name(f"{out.name}_doctrees")
+    path = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", doctrees, source, out],
+                          env={**os.environ, "PYTHONPATH": path})
     if done.returncode == 0:
         (out / ".nojekyll").touch()
         print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")

@@ -2,6 +2,7 @@
 import json
 from pathlib import Path
 
+HERE = Path(__file__).parent
 project = "Attention Is All You Need, annotated"
 author = "The annotated-transformer developers"
 copyright = "2026 onwards, the annotated-transformer developers"
@@ -23,13 +24,13 @@ html_theme = "sphinx_book_theme"
 templates_path = ["_templates"]
 html_sidebars = {"**": ["home.html", "icon-links.html", "search-button-field.html", "contents.html"]}
 html_title = project
-html_search_scorer = "scorer.js"
+html_search_scorer = str(HERE / "scorer.js")
 html_static_path = ["_static"]
 html_extra_path = ["extra"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["book.css"]
 html_js_files = [("charts.js", {"defer": "defer"})]
-html_context = {"default_mode": "auto", "folds": json.loads(Path(__file__).with_name("folds.json").read_text(encoding="utf-8"))}
+html_context = {"default_mode": "auto", "folds": json.loads((HERE / "folds.json").read_text(encoding="utf-8"))}
 html_copy_source = html_show_sourcelink = False
 html_last_updated_fmt = None
 mathjax_path = "mathjax/tex-chtml-full.js"

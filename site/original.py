@@ -1,7 +1,8 @@
 """The paper's own wording under our restatement of it, from the reader's own copy of the source.
 
-`python site/original.py COPY` writes a private edition of the notebooks into build/with_the_paper/ for JupyterLab (`make lab PAPER=COPY`);
-the site takes the same blocks (`make site PAPER=COPY`). Nothing of it is ever committed: build/ is ignored.
+`python site/original.py COPY` writes a private edition of the notebooks into build/with_the_paper/ for JupyterLab
+(`make lab PAPER=COPY`); the site takes the same blocks (`make site PAPER=COPY`). Nothing of it is ever committed:
+build/ is ignored.
 """
 import json
 import re
@@ -13,9 +14,11 @@ from chapters import read_chapters
 
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parent
-NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the paper's source "
-        "([how to get one](paper/source.ipynb)), `make site PAPER=path/to/copy` builds this site for you with it.")
-PRIVATE = "{.facts}\nThis edition holds the authors' own wording, from your copy of the paper's source. It is yours to read and not to publish."
+NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the "
+        "paper's source ([how to get one](paper/source.ipynb)), `make site PAPER=path/to/copy` builds this site for "
+        "you with it.")
+PRIVATE = ("{.facts}\nThis edition holds the authors' own wording, from your copy of the paper's source. It is yours "
+           "to read and not to publish.")
 BLOCK = re.compile(r"^> \*\*(.+?)\*\*.*\n?(?:^>.*\n?)*", re.M)
 
 
@@ -34,7 +37,8 @@ class Paper:
 
         A section that has subsections gives what stands before them, where it is not empty.
         """
-        numbers = re.findall(r"\b\d(?:\.\d)*(?![\d-])", re.split(r"Tables?|Figures?", heading)[0]) if "ection" in heading else []
+        sections = re.split(r"Tables?|Figures?", heading)[0]
+        numbers = re.findall(r"\b\d(?:\.\d)*(?![\d-])", sections) if "ection" in heading else []
         if heading.startswith("Abstract"):
             numbers = ["abstract"]
         elif heading.startswith(("Appendix", "Attention Visualizations")):
@@ -47,7 +51,8 @@ def beside(source: str, paper: Paper | None) -> str:
     def add(match: re.Match) -> str:
         if not (words := paper.words(match[1])):
             return match[0]
-        return f'{match[0].rstrip()}\n\n<details class="original"><summary>The authors\' words</summary>\n\n{words}\n\n</details>\n\n'
+        summary = "<summary>The authors' words</summary>"
+        return f'{match[0].rstrip()}\n\n<details class="original">{summary}\n\n{words}\n\n</details>\n\n'
 
     return BLOCK.sub(add, source) if paper else source
 

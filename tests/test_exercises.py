@@ -28,7 +28,8 @@ def sources(nb: dict) -> list[tuple[str, str]]:
 
 
 def only_imports(source: str) -> bool:
-    return all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(re.sub(r"^[%!].*", "pass", source, flags=re.M)).body)
+    return all(isinstance(node, ast.Import | ast.ImportFrom)
+               for node in ast.parse(re.sub(r"^[%!].*", "pass", source, flags=re.M)).body)
 
 
 def triples(nb: dict) -> list[tuple[str, str, str]]:
@@ -50,7 +51,7 @@ def test_each_is_a_question_a_solution_and_a_check(place):
     for number, (question, _, check) in enumerate(triples(nb), 1):
         assert f"**{number}. " in question and "Right" in check
     answers = [cell["outputs"] for cell in nb["cells"] if exercises.is_a(cell, "check")]
-    assert all(outputs and "Right" in json.dumps(outputs) for outputs in answers), f"run: make notebooks NB={place.removesuffix('.ipynb')}"
+    assert all("Right" in json.dumps(outputs) for outputs in answers), f"run: make notebooks NB={place[:-6]}"
 
 
 @pytest.mark.parametrize("place", CHAPTERS)
@@ -65,7 +66,7 @@ def test_checks_tell_right_from_blank(place, monkeypatch):
     for number, (_, solution, check) in enumerate(triples(CHAPTERS[place]), 1):
         blank = {**names}
         exec(compile(exercises.blank(solution), f"{place}, blank {number}", "exec"), blank)
-        with pytest.raises(Exception), contextlib.redirect_stdout(io.StringIO()):
+        with pytest.raises(Exception), contextlib.redirect_stdout(io.StringIO()):  # noqa: B017  whatever it raises
             exec(compile(check, f"{place}, check {number}", "exec"), blank)
         with contextlib.redirect_stdout(said):
             exec(compile(solution, f"{place}, solution {number}", "exec"), names)
@@ -76,13 +77,15 @@ def test_checks_tell_right_from_blank(place, monkeypatch):
 def test_a_learners_copy_has_no_solutions(tmp_path):
     (tmp_path / "nbs").symlink_to(ROOT / "nbs")
     exercises.main(tmp_path)
-    copies = {path.relative_to(tmp_path / "exercises").as_posix(): path for path in (tmp_path / "exercises").rglob("*.ipynb")}
+    copies = {path.relative_to(tmp_path / "exercises").as_posix(): path
+              for path in (tmp_path / "exercises").rglob("*.ipynb")}
     assert copies.keys() == CHAPTERS.keys()
     for place, path in copies.items():
         nb = json.loads(path.read_text(encoding="utf-8"))
         for (_, theirs, _), (_, ours, _) in zip(triples(nb), triples(CHAPTERS[place]), strict=True):
             assert exercises.TURN in theirs and theirs != ours and not re.search(r"^\s+return", theirs, re.M)
-        for link in re.findall(r"\]\(([\w./-]+\.(?:ipynb|json))", "\n".join(source for kind, source in sources(nb) if kind == "markdown")):
+        for link in re.findall(r"\]\(([\w./-]+\.(?:ipynb|json))",
+                               "\n".join(source for kind, source in sources(nb) if kind == "markdown")):
             assert (path.parent / link).exists(), f"{place}: {link}"
     path.write_text("mine")
     exercises.main(tmp_path)
@@ -90,5 +93,6 @@ def test_a_learners_copy_has_no_solutions(tmp_path):
 
 
 def test_what_is_left_of_a_solution():
-    source = 'import math\n\n\n@cache\ndef area(r: float) -> float:\n    "Of a circle."\n    return math.pi * r**2\n\n\ntwo = area(\n    1)\nprint(two)'
-    assert exercises.blank(source) == ('import math\n\n\n@cache\ndef area(r: float) -> float:\n    "Of a circle."\n    ...  # your turn\n\ntwo = ...  # your turn')
+    head = 'import math\n\n\n@cache\ndef area(r: float) -> float:\n    "Of a circle."\n'
+    solution = f"{head}    return math.pi * r**2\n\n\ntwo = area(\n    1)\nprint(two)"
+    assert exercises.blank(solution) == f"{head}    ...  # your turn\n\ntwo = ...  # your turn"

@@ -1,7 +1,7 @@
 """The chapters as files: built, clean, complete and in their place.
 
-Each check returns its complaints, which say what to run or to change. The second half of this file breaks a small checkout in every
-way that the checks are there to find, and sees them find it.
+Each check returns its complaints, which say what to run or to change. The second half of this file breaks a small
+checkout in every way that the checks are there to find, and sees them find it.
 """
 import ast
 import contextlib
@@ -29,11 +29,12 @@ import tidy  # noqa: E402
 
 KERNEL = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}}
 # a path of somebody's machine, not a part of an address on the web
-MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|tmp|work|private|var|opt|usr|mnt|srv)/[\w.]+|[A-Z]:\\\\?Users|site-packages")
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:home|root|Users|tmp|work|private|var|opt|usr|mnt|srv)/[\w.]+"
+                          r"|[A-Z]:\\\\?Users|site-packages")
 # hosts of package registries, in pieces so that this file holds none itself
 HOSTS = [".".join(host) for host in (
-    ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("deb", "debian", "org"),
-    ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("crates", "io"), ("proxy", "golang", "org"))]
+    ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("crates", "io"),
+    ("deb", "debian", "org"), ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("proxy", "golang", "org"))]
 LINES = 60  # a cell's, its directives and empty lines not counted; a class may have more
 MODULES = 9  # a room's: what one can keep in mind
 ANY_NUMBER = {"experiments"}
@@ -76,7 +77,7 @@ def directives(source: str) -> set[str]:
 
 
 def parsed(source: str) -> ast.Module:
-    "The cell's syntax tree, its magics and shell lines left out; empty where it is no Python (nbdev_test tells of that)."
+    "The cell's syntax tree without its magics and shell lines; empty where it is no Python (nbdev_test tells of that)."
     lines = [re.sub(r"^(\s*)(?:[%!].*|(\w+)\s*=\s*[%!].*)$", r"\1pass", line) for line in source.splitlines()]
     try:
         return ast.parse("" if source.startswith("%%") else "\n".join(lines))
@@ -88,12 +89,13 @@ def called(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Call) and name == getattr(node.func, "id", getattr(node.func, "attr", None))
 
 
-# --- one chapter ---------------------------------------------------------------------------------------------------------------------
+# --- one chapter ------------------------------------------------------------------------------------------------------
 
 def opening(path: Path) -> Iterator[str]:
     cell = read(path)["cells"][0]
     if cell["cell_type"] != "markdown" or not re.fullmatch(r"# \S.*\n+> \S.*", text(cell["source"]).strip()):
-        yield "the first cell is to hold '# title' and one line '> ...', and no more: the website takes both from it and drops the rest"
+        yield ("the first cell is to hold '# title' and one line '> ...', and no more: the website takes both from it "
+               "and drops the rest")
 
 
 def executed(path: Path) -> Iterator[str]:
@@ -105,9 +107,11 @@ def executed(path: Path) -> Iterator[str]:
         source, first = text(cell["source"]), text(cell["source"]).strip().split("\n")[0]
         for output in cell["outputs"]:
             if output["output_type"] == "error":
-                yield f"an error is stored: {output['ename']}: {output['evalue']} (cell {cell['id']}: {first}); mend it, then {build}"
+                yield (f"an error is stored: {output['ename']}: {output['evalue']} (cell {cell['id']}: {first}); mend "
+                       f"it, then {build}")
             if output.get("name") == "stderr":
-                yield f"a warning is stored: {text(output['text']).strip()[:200]!r} (cell {cell['id']}: {first}); mend it, then {build}"
+                yield (f"a warning is stored: {text(output['text']).strip()[:200]!r} (cell {cell['id']}: {first}); "
+                       f"mend it, then {build}")
         if cell["outputs"] or directives(source) & {"gpu", "eval"}:
             continue
         body = parsed(source).body
@@ -119,11 +123,14 @@ def executed(path: Path) -> Iterator[str]:
 
 def clean(path: Path) -> Iterator[str]:
     if (metadata := read(path)["metadata"]) != KERNEL:
-        yield f"the notebook's metadata is to be its kernel alone, not {', '.join(metadata)}; run: make notebooks NB={name(path)}"
+        yield (f"the notebook's metadata is to be its kernel alone, not {', '.join(metadata)}; run: make notebooks "
+               f"NB={name(path)}")
     settings, nb = get_config(path=home(path)), read(path)  # as nbdev_clean does it
-    clean_nb(nb, settings.clear_all, settings.allowed_metadata_keys.split(), settings.allowed_cell_metadata_keys.split(), settings.clean_ids)
+    clean_nb(nb, settings.clear_all, settings.allowed_metadata_keys.split(),
+             settings.allowed_cell_metadata_keys.split(), settings.clean_ids)
     if nb2str(nb) != path.read_text(encoding="utf-8"):
-        yield f"counts, metadata or layout that nbdev_clean takes out; run: .venv/bin/nbdev_clean --fname nbs/{name(path)}.ipynb"
+        yield ("counts, metadata or layout that nbdev_clean takes out; run: .venv/bin/nbdev_clean --fname "
+               f"nbs/{name(path)}.ipynb")
 
 
 def portable(path: Path) -> Iterator[str]:
@@ -132,7 +139,8 @@ def portable(path: Path) -> Iterator[str]:
             pictures = {kind for kind in output.get("data", {}) if kind.startswith("image/")}
             shown = {**output, "data": {k: v for k, v in output.get("data", {}).items() if k not in pictures}}
             for found in MACHINE_PATH.findall(json.dumps(shown, ensure_ascii=False)):
-                yield f"the output of cell {cell['id']} names a path of this machine: {found}; print names or relative paths"
+                yield (f"the output of cell {cell['id']} names a path of this machine: {found}; print names or "
+                       "relative paths")
 
 
 def strict(path: Path) -> Iterator[str]:
@@ -140,13 +148,15 @@ def strict(path: Path) -> Iterator[str]:
     found = []
     json.loads(path.read_text(encoding="utf-8"), parse_constant=found.append)
     if found:
-        yield f"it holds {found[0]}, which is no JSON, so that JupyterLab cannot open it; run: make notebooks NB={name(path)}"
+        yield (f"it holds {found[0]}, which is no JSON, so that JupyterLab cannot open it; run: make notebooks "
+               f"NB={name(path)}")
 
 
 def footnotes(path: Path) -> Iterator[str]:
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "markdown" and (found := re.search(r"\[\^\w+\]", text(cell["source"]))):
-            yield f"{found[0]} (cell {cell['id']}): JupyterLab draws no footnotes; write <sup>1</sup>, and the note as <small><sup>1</sup> ...</small>"
+            yield (f"{found[0]} (cell {cell['id']}): JupyterLab draws no footnotes; write <sup>1</sup>, and the note "
+                   "as <small><sup>1</sup> ...</small>")
 
 
 def size(path: Path, limit: int = 3_000_000) -> Iterator[str]:
@@ -159,8 +169,8 @@ def charts(path: Path) -> Iterator[str]:
         for output in cell.get("outputs", []):
             kinds = {kind for kind in output.get("data", {}) if kind.startswith("application/vnd.vega")}
             if kinds and (kinds != {"application/vnd.vegalite.v5+json"} or not output["data"].get("image/png")):
-                yield (f"the chart of cell {cell['id']} is stored as {', '.join(sorted(output['data']))}, where Vega-Lite 5 and a PNG are "
-                       "needed: show it with annotated_transformer.drawing.charts.show")
+                yield (f"the chart of cell {cell['id']} is stored as {', '.join(sorted(output['data']))}, where "
+                       "Vega-Lite 5 and a PNG are needed: show it with annotated_transformer.drawing.charts.show")
 
 
 def headings(path: Path) -> set[str]:
@@ -189,7 +199,8 @@ def libraries(source: str) -> set[str]:
     nodes = list(ast.walk(parsed(source)))
     names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return {first for first in (name.split(".")[0] for name in names) if first not in sys.stdlib_module_names | {"annotated_transformer"}}
+    return {first for first in (name.split(".")[0] for name in names)
+            if first not in sys.stdlib_module_names | {"annotated_transformer"}}
 
 
 def imported(source: str, package: str = "annotated_transformer") -> Iterator[str]:
@@ -225,7 +236,7 @@ def direction(path: Path) -> Iterator[str]:
         for other in imported(source):
             there = other.split(".")[0]
             if there in rooms[rooms.index(room) + 1 :]:
-                yield f"it imports {other}, and {there} is above {room} (rooms in contents.toml): move what is needed down"
+                yield f"it imports {other}, and {there} lies above {room} (contents.toml): move what it needs down"
             elif there not in rooms and not there.startswith("__"):
                 yield f"it imports {other} from the package as a whole: name the module that has it"
         for library in libraries(source) - TORCH_ALONE.get(room, libraries(source)):
@@ -244,7 +255,8 @@ def short(path: Path) -> Iterator[str]:
             continue
         lines = [line for line in text(cell["source"]).splitlines() if line and not line.startswith("#|")]
         if cell["cell_type"] == "code" and len(lines) > LINES:
-            yield f"cell {cell['id']} ({lines[0]}) has {len(lines)} lines of code, more than {LINES}: split it, one idea a cell"
+            yield (f"cell {cell['id']} ({lines[0]}) has {len(lines)} lines of code, more than {LINES}: split it, one "
+                   "idea a cell")
 
 
 def prose_first(path: Path) -> Iterator[str]:
@@ -253,12 +265,13 @@ def prose_first(path: Path) -> Iterator[str]:
         if cell["cell_type"] == "markdown":
             return
         if not tidy.to_fold(cell):
-            yield f"code comes before prose (cell {cell['id']}): say first what the chapter is about, or fold the cell with the tag hide-input"
+            yield (f"code comes before prose (cell {cell['id']}): say first what the chapter is about, or fold the "
+                   "cell with the tag hide-input")
             return
 
 
 def selections(path: Path) -> Iterator[str]:
-    "JupyterLab's Vega-Lite 5.6 draws nothing but an error where a selection sits on a line that brings its points along."
+    "JupyterLab's Vega-Lite 5.6 draws only an error where a selection sits on a line that brings its points along."
     def marks(node):
         if isinstance(node, dict):
             if isinstance(node.get("mark"), dict):
@@ -274,13 +287,15 @@ def selections(path: Path) -> Iterator[str]:
             spec = output.get("data", {}).get("application/vnd.vegalite.v5+json", {})
             views = {view for param in spec.get("params", []) for view in param.get("views", [])}
             if any(name in views and (mark.get("point") or mark.get("line")) for name, mark in marks(spec)):
-                yield f"a chart's selection sits on a line with points, which JupyterLab cannot draw: give the points a layer (cell {cell['id']})"
+                yield ("a chart's selection sits on a line with points, which JupyterLab cannot draw: give the points "
+                       f"a layer (cell {cell['id']})")
 
 
-CHAPTER_CHECKS = [opening, executed, clean, portable, strict, footnotes, size, charts, selections, links, direction, short, prose_first]
+CHAPTER_CHECKS = [opening, executed, clean, portable, strict, footnotes, size, charts, selections, links, direction,
+                  short, prose_first]
 
 
-# --- the whole checkout --------------------------------------------------------------------------------------------------------------
+# --- the whole checkout -----------------------------------------------------------------------------------------------
 
 def export(root: Path) -> None:
     "nbdev_export in the checkout `root`."
@@ -300,16 +315,21 @@ def exports(root: Path, tmp: Path) -> Iterator[str]:
             (copy := tmp / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
     export(tmp)
-    there, fresh = ({str(path.relative_to(folder / package)): path.read_text(encoding="utf-8") for path in (folder / package).rglob("*.py")}
+    there, fresh = ({str(path.relative_to(folder / package)): path.read_text(encoding="utf-8")
+                     for path in (folder / package).rglob("*.py")}
                     for folder in (root, tmp))
     for file in sorted(there.keys() | fresh.keys()):
         if there.get(file) != fresh.get(file):
-            what = "is missing" if file not in there else "has no chapter" if file not in fresh else "is not what its chapter exports"
-            yield f"{package}/{file} {what}; run: make export" + (f", and remove {file}" if file not in fresh else "")
+            what = "is missing" if file not in there else "is not what its chapter exports"
+            mend = "run: make export"
+            if file not in fresh:
+                what, mend = "has no chapter", "remove it"
+            yield f"{package}/{file} {what}; {mend}"
 
 
 def readme(root: Path, tmp: Path) -> Iterator[str]:
-    if not (root / "README.md").exists() or (root / "README.md").read_text(encoding="utf-8") != readme_maker.readme(root / "nbs" / "index.ipynb"):
+    there, made = root / "README.md", readme_maker.readme(root / "nbs" / "index.ipynb")
+    if not there.exists() or there.read_text(encoding="utf-8") != made:
         yield "README.md is not what nbs/index.ipynb gives; run: make readme"
     else:
         for page in sorted(root.glob("*.md")):  # and CONTRIBUTING, CHANGELOG
@@ -321,8 +341,10 @@ def contents(root: Path, tmp: Path) -> Iterator[str]:
     chapters = [chapter for part in read_contents(nbs)["part"] for chapter in part["chapter"]]
     for chapter in chapters:
         if chapter.keys() - {"hour", "appendix"} != {"path", "section", "gives"}:
-            yield f"contents.toml: {chapter['path']} has {', '.join(chapter)}; it needs path, section, gives, and may have hour and appendix"
-    listed, there = Counter(chapter["path"] for chapter in chapters), {name(path) for path in notebooks(nbs)} - {"index"}
+            yield (f"contents.toml: {chapter['path']} has {', '.join(chapter)}; it needs path, section, gives, and may "
+                   "have hour and appendix")
+    listed = Counter(chapter["path"] for chapter in chapters)
+    there = {name(path) for path in notebooks(nbs)} - {"index"}
     for path in sorted(listed.keys() | there):
         if path not in there or listed[path] != 1:
             what = "is no notebook" if path not in there else f"is there {listed[path]} times"
@@ -334,7 +356,8 @@ def contents(root: Path, tmp: Path) -> Iterator[str]:
 
 
 def rooms(root: Path, tmp: Path) -> Iterator[str]:
-    for room, count in Counter(found.split(".")[0] for path in notebooks(root / "nbs") if (found := module(path))).items():
+    modules = filter(None, map(module, notebooks(root / "nbs")))
+    for room, count in Counter(found.split(".")[0] for found in modules).items():
         if count > MODULES and room not in ANY_NUMBER:
             yield f"{room} has {count} modules, more than {MODULES}: divide it, or join what belongs together"
 
@@ -360,9 +383,11 @@ def pattern(node: ast.AST) -> str | None:
 def figures(root: Path, tmp: Path) -> Iterator[str]:
     "Every show(chart, 'name') has its file, and every file its show."
     files = {path.name for path in (root / "figures").glob("*") if not path.name.startswith(".")}
-    known, drawing = set(), {"show": 1}  # what saves a picture, and where its name stands: show, and functions that give what it shows
+    # what saves a picture, and where its name stands: show, and functions that give what it shows
+    known, drawing = set(), {"show": 1}
     for path in notebooks(root / "nbs"):
-        functions = [node for source in sources(path, "code") for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef)]
+        functions = [node for source in sources(path, "code") for node in ast.walk(parsed(source))
+                     if isinstance(node, ast.FunctionDef)]
         named = {f.name: [a.arg for a in f.args.args] for f in functions if getattr(f.returns, "id", None) == "Shown"}
         drawing |= {function: options.index("name") for function, options in named.items() if "name" in options}
     for path in notebooks(root / "nbs"):
@@ -380,15 +405,18 @@ def figures(root: Path, tmp: Path) -> Iterator[str]:
                 found = {file for file in files for p in wanted if re.fullmatch(rf"{p}\.{suffix}", file)}
                 known |= found
                 if not found and pattern(called_so):
-                    yield f"figures/ does not have {ast.unparse(called_so)} (.{suffix}) of {name(path)}; run: make notebooks NB={name(path)}"
-            known |= files & {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+                    yield (f"figures/ does not have {ast.unparse(called_so)} (.{suffix}) of {name(path)}; run: make "
+                           f"notebooks NB={name(path)}")
+            known |= files & {node.value for node in nodes if isinstance(node, ast.Constant)
+                              and isinstance(node.value, str)}
     for file in sorted(files - known):
         yield f"no chapter draws figures/{file}: remove it"
 
 
 def tracked(root: Path) -> list[Path]:
     "The files that belong to the checkout: git's, and those it would take; all of them where there is no git."
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
+                            capture_output=True, text=True)
     inside = (root / ".git").exists() and listed.returncode == 0
     paths = [root / file for file in listed.stdout.split("\0") if file] if inside else list(root.rglob("*"))
     return [path for path in paths if path.is_file()]
@@ -398,7 +426,8 @@ def registries(root: Path, tmp: Path) -> Iterator[str]:
     hosts = re.compile("|".join(map(re.escape, HOSTS)))
     for path in tracked(root):
         for host in sorted(set(hosts.findall(path.read_bytes().decode("utf-8", "ignore")))):
-            yield f"{path.relative_to(root)} names the package registry {host}: leave the choice of a registry to whoever installs"
+            yield (f"{path.relative_to(root)} names the package registry {host}: leave the choice of a registry to "
+                   "whoever installs")
 
 
 # their commands name the sources file by its place, which experiments/sources_left_out tells; records are never edited
@@ -430,14 +459,15 @@ def test_checkout(check: Callable, tmp_path: Path):
     assert not complaints, "\n" + "\n".join(complaints)
 
 
-# --- the checks can fail -------------------------------------------------------------------------------------------------------------
+# --- the checks can fail ----------------------------------------------------------------------------------------------
 
 def markdown(source: str, number: int) -> dict:
     return {"cell_type": "markdown", "id": f"{number:08x}", "metadata": {}, "source": source.splitlines(True)}
 
 
 def code(source: str, number: int, *outputs: dict) -> dict:
-    return {"cell_type": "code", "execution_count": None, "id": f"{number:08x}", "metadata": {}, "outputs": list(outputs),
+    return {"cell_type": "code", "execution_count": None, "id": f"{number:08x}", "metadata": {},
+            "outputs": list(outputs),
             "source": source.splitlines(True)}
 
 
@@ -446,7 +476,8 @@ def printed(line: str, name: str = "stdout") -> dict:
 
 
 ONE, TWO = "nbs/ground/one.ipynb", "nbs/above/two.ipynb"
-CHART = {"data": {"application/vnd.vegalite.v5+json": {"mark": "bar"}, "image/png": "iVBORw0KGgo=", "text/plain": ["<a chart>"]},
+CHART = {"data": {"application/vnd.vegalite.v5+json": {"mark": "bar"}, "image/png": "iVBORw0KGgo=",
+                  "text/plain": ["<a chart>"]},
          "execution_count": None, "metadata": {}, "output_type": "execute_result"}
 
 
@@ -482,17 +513,21 @@ def good(tmp_path_factory) -> Path:
     shutil.copy(ROOT / "settings.ini", root)
     (root / "nbs/contents.toml").write_text(CONTENTS)
     write(root / ONE, markdown("# One\n> The first chapter.", 1), code("#| default_exp ground.one", 2),
-          markdown("One is one.", 5), code("#| export\ndef one() -> int:\n    return 1", 3), code("assert one() == 1\nprint(one())", 4, printed("1")))
+          markdown("One is one.", 5), code("#| export\ndef one() -> int:\n    return 1", 3),
+          code("assert one() == 1\nprint(one())", 4, printed("1")))
     write(root / TWO, markdown("# Two\n> The second chapter.", 1), code("#| default_exp above.two", 2),
-          code("#| export\nfrom annotated_transformer.ground.one import one", 3), markdown("## A picture\nAs in [one](../ground/one.ipynb#One).", 4),
+          code("#| export\nfrom annotated_transformer.ground.one import one", 3),
+          markdown("## A picture\nAs in [one](../ground/one.ipynb#One).", 4),
           code('show(chart, "bars")', 5, CHART), code("print(one() + 1)", 6, printed("2")))
-    write(root / "nbs/index.ipynb", markdown("# All\n> Two chapters.", 1), markdown("[One](ground/one.ipynb), [two](above/two.ipynb), "
-          "[the picture](above/two.ipynb#A-picture), ![bars](../figures/bars.svg), [the web](https://example.com/home/x/)", 2),
+    write(root / "nbs/index.ipynb", markdown("# All\n> Two chapters.", 1),
+          markdown("[One](ground/one.ipynb), [two](above/two.ipynb), [the picture](above/two.ipynb#A-picture), "
+                   "![bars](../figures/bars.svg), [the web](https://example.com/home/x/)", 2),
           code("print(3)", 3, printed("3")))
     tidy.main(root / "nbs")
     (root / "figures/bars.svg").write_text("<svg/>")
     (root / "nbs/results/run.json").write_text('{"command": "train runs/x --data ../shared/data"}')
-    (root / "nbs/results/runs.jsonl").write_text('{"name": "x", "command": "train runs/x"}\n{"name": "y", "command": "train runs/y"}\n')
+    lines = [json.dumps({"name": run, "command": f"train runs/{run}"}) for run in "xy"]
+    (root / "nbs/results/runs.jsonl").write_text("\n".join(lines))
     export(root)
     (root / "README.md").write_text(readme_maker.readme(root / "nbs/index.ipynb"))
     return root
@@ -535,55 +570,69 @@ def output(**changes) -> Callable:
 FAULTS = {
     "no title": (opening, replaced(ONE, "# One", "One")),
     "more than the title": (opening, replaced(ONE, "first chapter.", "first chapter.\\n\\nAnd so on.")),
-    "an error": (executed, edited(outputs=[{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}])),
+    "an error": (executed, edited(outputs=[{"output_type": "error", "ename": "ValueError", "evalue": "no",
+                                            "traceback": []}])),
     "a warning": (executed, edited(outputs=[printed("UserWarning: no", "stderr")])),
     "not executed at all": (executed, lambda root: write(root / ONE, markdown("# One\n> x", 1), code("assert 1", 2))),
     "a print without its output": (executed, edited(outputs=[])),
     "a chart without its output": (executed, edited(source=["show(chart)"], outputs=[])),
     "an execution count": (clean, edited(execution_count=7)),
     "a cell's metadata": (clean, edited(metadata={"collapsed": True})),
-    "the notebook's metadata": (clean, replaced(ONE, '"metadata": {\n  "kernelspec"', '"metadata": {\n  "jupytext": {},\n  "kernelspec"')),
+    "the notebook's metadata": (clean, replaced(ONE, '"metadata": {\n  "kernelspec"',
+                                                '"metadata": {\n  "jupytext": {},\n  "kernelspec"')),
     "an object's address": (clean, edited(outputs=[printed("<object at 0x7f0012345678>")])),
     "a path printed": (portable, edited(outputs=[printed("saved /home/someone/figures/x.svg")])),
     "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
-    "a number that is none": (strict, output(data={"application/vnd.vegalite.v5+json": {"x": float("nan")}, "image/png": "iVBORw0KGgo="})),
+    "a number that is none": (strict, output(data={"application/vnd.vegalite.v5+json": {"x": float("nan")},
+                                                   "image/png": "iVBORw0KGgo="})),
     "a footnote": (footnotes, replaced(ONE, "One is one.", "One is one.[^1]")),
     "too large": (size, edited(source=["#" * 3_000_001])),
-    "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {}, "text/plain": ["a chart"]})),
+    "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {},
+                                                         "text/plain": ["a chart"]})),
     "a selection on a line with points": (selections, output(data={"application/vnd.vegalite.v5+json": {
-        "params": [{"name": "one", "views": ["view_1"]}], "layer": [{"name": "view_1", "mark": {"type": "line", "point": True}}]},
+        "params": [{"name": "one", "views": ["view_1"]}],
+        "layer": [{"name": "view_1", "mark": {"type": "line", "point": True}}]},
         "image/png": "iVBORw0KGgo="})),
-    "a chart of Vega-Lite 6": (charts, output(data={"application/vnd.vegalite.v6+json": {}, "image/png": "iVBORw0KGgo="})),
+    "a chart of Vega-Lite 6": (charts, output(data={"application/vnd.vegalite.v6+json": {},
+                                                    "image/png": "iVBORw0KGgo="})),
     "a dead link": (links, replaced(TWO, "(../ground/one.ipynb", "(../ground/won.ipynb")),
     "a dead anchor": (links, replaced(TWO, "#One)", "#Won)")),
-    "an import from a room above": (direction, replaced(ONE, "return 1", "from annotated_transformer.above.two import one")),
-    "the same, otherwise written": (direction, replaced(ONE, "return 1", "import annotated_transformer.above.two as two")),
+    "an import from a room above": (direction, replaced(ONE, "return 1",
+                                                        "from annotated_transformer.above.two import one")),
+    "the same, otherwise written": (direction, replaced(ONE, "return 1",
+                                                        "import annotated_transformer.above.two as two")),
     "the same, from the room": (direction, replaced(ONE, "return 1", "from annotated_transformer.above import two")),
-    "an import of a name that the package gives": (direction, replaced(ONE, "return 1", "from annotated_transformer import load")),
+    "an import of a name that the package gives": (direction, replaced(ONE, "return 1",
+                                                                       "from annotated_transformer import load")),
     "a library beside PyTorch in the model": (direction, lambda root: [replaced(*change)(root) for change in (
         ("nbs/contents.toml", "ground", "model"), (ONE, "return 1", "import numpy"), (ONE, "ground.one", "model.one"))]
         and (root / "nbs/ground").rename(root / "nbs/model")),
     "a module of another room": (direction, replaced(ONE, "ground.one", "above.one")),
-    "a room that contents.toml does not have": (direction, replaced("nbs/contents.toml", '["ground", "above"]', '["above"]')),
-    "a room of ten modules": (rooms, lambda root: [shutil.copy(root / ONE, root / f"nbs/ground/one_{i}.ipynb") for i in range(9)]),
+    "a room that contents.toml does not have": (direction, replaced("nbs/contents.toml", '["ground", "above"]',
+                                                                    '["above"]')),
+    "a room of ten modules": (rooms, lambda root: [shutil.copy(root / ONE, root / f"nbs/ground/one_{i}.ipynb")
+                                                   for i in range(9)]),
     "a long cell": (short, edited(source=["print(1)\n"] * 61)),
     "code before prose": (prose_first, lambda root: write(root / ONE, markdown("# One\n> x", 1), code("assert 1", 2))),
     "a cell of imports that is not folded": (tidied, replaced(ONE, '"source_hidden": true', '"source_hidden": false')),
     "a folded cell without its tag": (tidied, replaced(TWO, '"hide-input"', '"hide"')),
     "a cell folded by hand": (tidied, edited(metadata={"jupyter": {"source_hidden": True}})),
-    "a line of links with an old title": (tidied, replaced(TWO, "[One](../ground/one.ipynb) ·", "[Won](../ground/one.ipynb) ·")),
+    "a line of links with an old title": (tidied, replaced(TWO, "[One](../ground/one.ipynb) ·",
+                                                           "[Won](../ground/one.ipynb) ·")),
     "a chapter without its line of links": (tidied, replaced(ONE, "[Contents](../index.ipynb) · ", "")),
     "what is printed in two pieces": (tidied, edited(outputs=[printed("3"), printed("4")])),
     "a stale export": (exports, replaced(ONE, "return 1", "return 2")),
     "a module edited by hand": (exports, replaced("annotated_transformer/ground/one.py", "return 1", "return 2")),
-    "a module without a chapter": (exports, lambda root: (root / "annotated_transformer/ground/three.py").write_text("")),
+    "a module without a chapter": (exports, lambda root:
+                                   (root / "annotated_transformer/ground/three.py").write_text("")),
     "a chapter without its module": (exports, lambda root: (root / "annotated_transformer/above/two.py").unlink()),
     "another version": (exports, replaced("settings.ini", "version = ", "version = 9.")),
     "a stale README": (readme, replaced("nbs/index.ipynb", "# All", "# Everything")),
     "no README": (readme, lambda root: (root / "README.md").unlink()),
     "a dead link in README": (readme, lambda root: (root / "figures/bars.svg").unlink()),
     "a chapter that the index leaves out": (contents, replaced("nbs/index.ipynb", "[two](above/two.ipynb)", "two")),
-    "a chapter that contents.toml leaves out": (contents, lambda root: shutil.copy(root / ONE, root / "nbs/ground/three.ipynb")),
+    "a chapter that contents.toml leaves out": (contents, lambda root:
+                                                shutil.copy(root / ONE, root / "nbs/ground/three.ipynb")),
     "a chapter that is not there": (contents, lambda root: (root / TWO).unlink()),
     "a chapter with two places": (contents, replaced("nbs/contents.toml", "above/two", "ground/one")),
     "a key that nothing reads": (contents, replaced("nbs/contents.toml", "hour = true", "ours = true")),
