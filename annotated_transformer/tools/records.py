@@ -7,7 +7,7 @@ __all__ = ['BEGUN', 'ENTRIES', 'FILES', 'command_line', 'hardware', 'versions', 
            'machine_load', 'beginning', 'ended', 'this_process', 'begin_sitting', 'mark_sitting', 'read_sittings',
            'record_digest', 'sealed', 'is_older', 'origin', 'make_record', 'parsed', 'read_record', 'write_record',
            'check_place', 'comparison_of', 'results_folder', 'texts', 'read_records', 'find_record', 'finished',
-           'metric', 'add_record', 'move_record', 'check_new', 'list_records', 'run_program', 'main']
+           'metric', 'add_record', 'move_record', 'check_new', 'list_records', 'summary', 'run_program', 'main']
 
 # %% ../../nbs/tools/records.ipynb #9663c209
 import hashlib
@@ -28,7 +28,7 @@ from pathlib import Path
 
 import torch
 
-from .files import InputError, checkout, locked, write_json, writing
+from .files import InputError, checkout, locked, read_json, write_json, writing
 from .options import call, one_line_errors
 from .processes import processes, training_device
 
@@ -363,6 +363,11 @@ def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
         except InputError as error:
             rows.append((place, "", "", str(error).removeprefix(f"{place}: ")))
     return rows
+
+# %% ../../nbs/tools/records.ipynb #5259ecd5
+def summary(part: str = "groups") -> dict:
+    "A part of the summary of all records: `groups` by name, `verdicts`, `rows` or `tables`. Raises InputError where there is none."
+    return read_json(results_folder() / "summary.json")[part]
 
 # %% ../../nbs/tools/records.ipynb #07ddb087
 def run_program(function: Callable, module: str, argv: Sequence[str] | None = None) -> None:
