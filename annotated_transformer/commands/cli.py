@@ -99,9 +99,11 @@ def run_command(argv: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
     prepare_process(given)
-    function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name)
+    module = import_module(f"annotated_transformer.{COMMANDS[name]}")
+    if name == "prepare":
+        name, options = module.subcommand(options)
     try:
-        call(function, options, f"annotated-transformer {name}")
+        call(getattr(module, name), options, f"annotated-transformer {name.replace('_', ' ')}")
     except ModuleNotFoundError as error:  # a chart's library, say
         raise InputError(f"{error.name} is not installed, and this needs it: "
                          "pip install 'annotated-transformer[all]'") from None
