@@ -12,7 +12,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
-from keyword import iskeyword
 
 from .. import __version__
 from ..tools.files import InputError
@@ -28,7 +27,7 @@ COMMANDS = {  # the module of each command's function
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
-    "import": "commands.importing",
+    "sweep": "experiments.sweep",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
@@ -42,7 +41,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
-  import     make a run of a model that Marian, JoeyNMT or fairseq trained
+  sweep      train the variations of Table 3
 
 Begin with:
   annotated-transformer demo
@@ -100,9 +99,11 @@ def run_command(argv: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
     prepare_process(given)
-    function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name + "_" * iskeyword(name))
+    module = import_module(f"annotated_transformer.{COMMANDS[name]}")
+    if name == "prepare":
+        name, options = module.subcommand(options)
     try:
-        call(function, options, f"annotated-transformer {name}")
+        call(getattr(module, name), options, f"annotated-transformer {name.replace('_', ' ')}")
     except ModuleNotFoundError as error:  # a chart's library, say
         raise InputError(f"{error.name} is not installed, and this needs it: "
                          "pip install 'annotated-transformer[all]'") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
-from .prepare import SIZES, learn_and_encode
+from .prepare import SIZES, Symbols, learn_and_encode
 from .train import opened, preset_named
 from ..corpus.corpora import Corpus, grammar_corpus
 from ..tools.files import InputError
@@ -58,7 +58,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     data, run_folder = folder / "data", folder / "run"
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
-        learn_and_encode(grammar_corpus(data), "bpe", SIZES["grammar"])
+        learn_and_encode(grammar_corpus(data), Symbols(), SIZES["grammar"])
     preset = None if (run_folder / "config.json").exists() else "tiny"
     run = opened(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")

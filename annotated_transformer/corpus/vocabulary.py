@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'KINDS', 'NAME', 'SOURCE_NAME', 'DECIDED', 'SAMPLE', 'spaced', 'Vocabulary',
-           'byte_pair_model', 'learnable', 'check_whole', 'BytePairVocabulary', 'word_piece_tokenizer', 'alphabet',
-           'word_piece_model', 'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'code_points',
-           'unknown_parts', 'normaliser_of', 'load_vocabulary', 'vocabulary_sizes', 'size_error', 'drawn_lines', 'ask',
-           'kept_vocabulary', 'counting_seconds', 'learn_vocabulary']
+           'byte_pair_model', 'learnable', 'fields', 'check_whole', 'BytePairVocabulary', 'word_piece_tokenizer',
+           'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'code_points',
+           'unknown_parts', 'message', 'adopt_model', 'normaliser_of', 'load_vocabulary', 'vocabulary_sizes',
+           'size_error', 'drawn_lines', 'ask', 'kept_vocabulary', 'counting_seconds', 'learn_vocabulary']
 
 # %% ../../nbs/corpus/vocabulary.ipynb #1edfd5d7
 import copy
@@ -111,9 +111,9 @@ def learnable(line: str) -> str:
     return re.sub(r"<(?=/?s>|unk>|pad>)", "< ", re.sub("[\u2585\0]", " ", line))
 
 
-def check_whole(content: bytes) -> None:
-    "Raises ValueError unless `content` is a sequence of whole fields, as SentencePiece's file is, the normaliser's among them."
-    found, at = set(), 0
+def fields(content: bytes) -> list[tuple[int, bytes]]:
+    "The numbers and contents of a protobuf message's fields; whole numbers are left as bytes. Raises ValueError where it is cut."
+    found, at = [], 0
 
     def number() -> int:
         nonlocal at
@@ -127,14 +127,21 @@ def check_whole(content: bytes) -> None:
     try:
         while at < len(content):
             field, kind = divmod(number(), 8)
-            if kind != 2:
-                raise ValueError("not a model of SentencePiece")
-            length = number()
-            at += length
-            found.add(field)
-    except IndexError:
-        raise ValueError("cut short") from None
-    if at != len(content) or not {1, 2, 3} <= found:
+            start = at
+            length = number() if kind in (0, 2) else {1: 8, 5: 4}[kind]
+            if kind != 0:
+                start, at = at, at + length
+            found.append((field, content[start:at]))
+    except (IndexError, KeyError):
+        raise ValueError("cut short, or not a model of SentencePiece") from None
+    if at != len(content):
+        raise ValueError("cut short")
+    return found
+
+
+def check_whole(content: bytes) -> None:
+    "Raises ValueError unless `content` has SentencePiece's three parts: symbols, how they were learned, the normaliser."
+    if not {1, 2, 3} <= {field for field, _ in fields(content)}:
         raise ValueError("cut short")
 
 # %% ../../nbs/corpus/vocabulary.ipynb #d4627c52
@@ -259,7 +266,8 @@ def read_vocabulary(path: Path, source: Vocabulary | None = None, normaliser: st
     try:
         vocabulary = KINDS[path.suffix](path.read_bytes(), source, normaliser)
         if vocabulary.pieces(sorted(SPECIALS)) != [SPECIALS[i] for i in sorted(SPECIALS)]:
-            raise ValueError("not ours")
+            raise InputError(f"{path}: its four special symbols are not ours: if it is a SentencePiece model of your own, "
+                             "give it to `annotated-transformer prepare` with --vocabulary")
         return vocabulary
     except InputError:
         raise
@@ -285,6 +293,42 @@ def unknown_parts(vocabulary: Vocabulary, text: str) -> list[str]:
         if UNKNOWN in vocabulary.encode(word):
             found += [c for c in word if UNKNOWN in vocabulary.encode(c)] or [word]
     return found
+
+# %% ../../nbs/corpus/vocabulary.ipynb #5ea9ca4a
+def message(parts: Iterable[tuple[int, bytes]]) -> bytes:
+    "A protobuf message of fields whose contents are bytes."
+    def number(n: int) -> bytes:
+        return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + number(n >> 7)
+
+    return b"".join(number(8 * field + 2) + number(len(content)) + content for field, content in parts)
+
+
+def adopt_model(path: Path) -> BytePairVocabulary:
+    """A SentencePiece model of one's own as a vocabulary: its symbols and its normaliser, with our four special symbols first.
+
+    Raises InputError where `path` is no such model, or its symbols run over spaces.
+    """
+    try:
+        content = path.read_bytes()
+        check_whole(content)
+        parts, special = fields(content), [SPECIALS[i].encode() for i in sorted(SPECIALS)]
+        trainer = dict(fields(next(part for field, part in parts if field == 2)))
+        theirs = {trainer.get(field, name) for field, name in ((45, b"<unk>"), (46, b"<s>"), (47, b"</s>"), (48, b"<pad>"))}
+        pieces = [part for field, part in parts if field == 1 and dict(fields(part))[1] not in theirs | {*special}]
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}: give a SentencePiece model") from None
+    except (ValueError, KeyError, StopIteration):
+        raise InputError(f"{path}: not a SentencePiece model, or cut short: give the file that ends in .model") from None
+    ours = [message([(1, name)]) + bytes([8 * 3, 2 if i == UNKNOWN else 3]) for i, name in enumerate(special)]
+    # what stands last in a message counts: the ids (fields 40 to 43), and the names
+    ids = b"".join(bytes([8 * field & 127 | 128, 8 * field >> 7, i]) for field, i in ((40, UNKNOWN), (41, START), (42, END), (43, PAD)))
+    names = message([(45, special[UNKNOWN]), (46, special[START]), (47, special[END]), (48, special[PAD])])
+    rest = [(field, part + ids + names if field == 2 else part) for field, part in parts if field != 1]
+    vocabulary = BytePairVocabulary(message([(1, piece) for piece in ours + pieces] + rest))
+    if vocabulary.encode("a a") != 2 * vocabulary.encode("a") or any(
+            WORD_START in piece.strip(WORD_START) for piece in vocabulary.pieces(range(4, len(vocabulary)))):
+        raise InputError(f"{path}: its symbols run over spaces: learn a model that splits at white space")
+    return vocabulary
 
 # %% ../../nbs/corpus/vocabulary.ipynb #8918db66
 def normaliser_of(folder: Path) -> str:

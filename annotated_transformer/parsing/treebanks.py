@@ -18,7 +18,7 @@ from pathlib import Path
 
 # %% ../../nbs/parsing/treebanks.ipynb #fcb4efbb
 from ..corpus.batching import encode_corpus, encoded_so_far
-from ..corpus.corpora import (Cleaning, Corpus, Pair, build, existing, make_recipe,
+from ..corpus.corpora import (Cleaning, Corpus, Pair, Recipe, build, existing,
                                            read_gold, sentence_digest)
 from ..tools.files import InputError
 from ..tools.text_files import check_file, progress
@@ -98,7 +98,7 @@ def nltk_sample() -> Path:
 
 # %% ../../nbs/parsing/treebanks.ipynb #3502f780
 TREES, WORDED = "trees", "trees-with-words"  # the corpus's target "language"
-CLEANING = Cleaning(max_words=2000, max_ratio=100.0)  # a line of brackets may be long
+CLEANING = Cleaning(max_words=2000, max_ratio=100.0, drop_overlap=None)  # a line of brackets may be long
 TreebankTree = tuple[tuple[str, int], Tree]  # (file, line), tree
 
 
@@ -177,7 +177,8 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
     cleaning = replace(CLEANING, strict=strict)
     files = {} if name == "grammar-trees" else treebank_files(name, source)
     named, weighted = (files | {"extra": [check_file(extra)]}, weight) if extra else (files, None)
-    recipe = make_recipe(name, cleaning, named, leaves=leaves, share=share, weight=weighted, sizes=sizes)
+    langs = ("en", WORDED if leaves == "words" else TREES)
+    recipe = Recipe(name, langs, cleaning, named, {"leaves": leaves, "share": share, "weight": weighted, "sizes": sizes})
     if found := existing(folder, recipe, overwrite):
         return found
     trees = splits_of(files) if files else grammar_trees(**(sizes or {}))
@@ -187,8 +188,7 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
         kept = [(place, tree) for place, tree in some if tree]
         streams[split] = [as_pair(place, tree, leaves) for place, tree in kept]
         gold[split] = [{"src": source_line(tree.words), "tree": str(tree)} for _, tree in kept]
-    tgt = WORDED if leaves == "words" else TREES
-    return build(folder, name, ("en", tgt), recipe, streams, cleaning, gold=gold)
+    return build(folder, recipe, streams, gold=gold)
 
 # %% ../../nbs/parsing/treebanks.ipynb #c4b13d47
 def grammar_trees(**sizes: int) -> dict[str, Iterator[TreebankTree]]:

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['LONGEST', 'COMPRESSED', 'FOREIGN', 'DAMAGED', 'ENDING', 'Pair', 'likely_encoding', 'decode', 'read_text',
-           'decompressed', 'damaged', 'lines', 'check_file', 'readable_twice', 'typed', 'name_and_ending', 'two_files',
-           'one_file', 'is_table', 'read_pairs', 'select_lines', 'check_paths', 'find_pairs', 'progress']
+           'decompressed', 'damaged', 'lines', 'check_file', 'readable_twice', 'language_of', 'typed',
+           'name_and_ending', 'two_files', 'one_file', 'is_table', 'read_pairs', 'select_lines', 'check_paths',
+           'find_pairs', 'progress']
 
 # %% ../../nbs/tools/text_files.ipynb #8a965ce0
 import atexit
@@ -146,6 +147,14 @@ def readable_twice(path) -> Path:
         with sys.stdin.buffer if str(path) == "-" else open(path, "rb") as stream:
             shutil.copyfileobj(stream, copy)
     return Path(copy.name)
+
+
+def language_of(path) -> str | None:
+    "The language code in a text's name: de for text.de, text.de.gz and text.de.txt, zh_CN for text.zh_CN; None without one."
+    name, ending = name_and_ending(path)
+    if ending in ("txt", "text", "tok", "raw", "snt"):
+        _, ending = name_and_ending(name)
+    return ending if re.fullmatch(r"[a-z]{2}([-_][A-Za-z]{2,4})?", ending or "") else None
 
 
 def typed(path) -> str:

@@ -2,7 +2,7 @@
 import pytest
 
 from annotated_transformer.corpus import grammar
-from annotated_transformer.commands.prepare import prepare
+from annotated_transformer.commands.prepare import prepare_sources
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.experiments import sources_left_out
 from annotated_transformer.experiments.sources_left_out import leave_out, without
@@ -19,7 +19,7 @@ def mixed(tmp_path_factory):
         (folder / f"{name}.tsv").write_text("".join(f"{e.src}\t{e.tgt}\n" for e in examples), encoding="utf-8")
     (folder / "s.toml").write_text('[train.one]\nfiles = ["one.tsv"]\n[train.two]\nfiles = ["two.tsv"]\nweight = 2\nholdout = 10\n'
                                    '[dev]\nfiles = ["dev.tsv"]\n', encoding="utf-8")
-    prepare(folder / "data", sources=folder / "s.toml", vocab_size=300)
+    prepare_sources(folder / "data", folder / "s.toml", src="en", tgt="de", vocab_size=300)
     return folder
 
 
