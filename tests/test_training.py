@@ -81,11 +81,11 @@ def end(process: subprocess.Popen, code: int = 0) -> str:
 
 def weights(run: Path) -> list[dict[str, torch.Tensor]]:
     opened = Run.open(run)
-    return [opened.load_checkpoint()[0], opened.weights()]
+    return [opened.checkpoints.load()[0], opened.weights()]
 
 
 def reports(run: Path) -> list[tuple[int, float]]:
-    return [(m["step"], m["loss"]) for m in Run.open(run).metrics()]
+    return [(m["step"], m["loss"]) for m in Run.open(run).history.metrics()]
 
 
 def assert_same(run: Path, other: Path, tolerance: float = 0.0) -> None:
@@ -93,7 +93,7 @@ def assert_same(run: Path, other: Path, tolerance: float = 0.0) -> None:
     assert [step for step, _ in reports(run)] == [step for step, _ in reports(other)] == list(range(1, len(reports(run)) + 1))
     np.testing.assert_allclose([x for _, x in reports(run)], [x for _, x in reports(other)], rtol=tolerance, atol=0)
     for name in ("dev_perplexity", "dev_accuracy"):
-        mine, theirs = ([m[name] for m in Run.open(folder).metrics() if name in m] for folder in (run, other))
+        mine, theirs = ([m[name] for m in Run.open(folder).history.metrics() if name in m] for folder in (run, other))
         assert mine
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=0)
     for mine, theirs in zip(weights(run), weights(other), strict=True):
@@ -117,7 +117,7 @@ def test_processes_agree_with_one(data, exact, tmp_path, processes):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
     end(start(run.folder, processes, "--device-tokens", "30"))  # and in parts
     assert_same(run.folder, exact, 1e-9)
-    assert run.record()["processes"] == processes
+    assert run.record.read()["processes"] == processes
 
 
 def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
@@ -132,7 +132,7 @@ def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
 def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
     options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2", "--precision", "float32"]
     said = end(start(tmp_path / "run", 2, *options))
-    assert said.count("Next: annotated-transformer evaluate") == 1 and len(Run.open(tmp_path / "run").checkpoints()) == 1
+    assert said.count("Next: annotated-transformer evaluate") == 1 and len(Run.open(tmp_path / "run").checkpoints.found()) == 1
 
 
 def test_another_number_of_processes_goes_on(data, exact, tmp_path):
@@ -235,7 +235,7 @@ def undisturbed(data, tmp_path_factory):
 
 def kill_at(process: subprocess.Popen, run: Run, step: int, delay: float, number: int = signal.SIGKILL) -> None:
     "Kill all processes of a training, `delay` seconds after it has reported `step`."
-    while process.poll() is None and not any(m["step"] >= step for m in run.metrics()):
+    while process.poll() is None and not any(m["step"] >= step for m in run.history.metrics()):
         time.sleep(0.001)
     time.sleep(delay)
     assert process.poll() is None, process.communicate()[0]
@@ -254,9 +254,9 @@ def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> N
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         else:
-            run_so_far = max((m["step"] for m in run.metrics()), default=0)
+            run_so_far = max((m["step"] for m in run.history.metrics()), default=0)
             kill_at(process, run, step if step > run_so_far else 0, rng.uniform(0, 0.03))
-        for at, path in run.checkpoints():
+        for at, path in run.checkpoints.found():
             check_checkpoint(path)  # whatever has a checkpoint's name is whole
     end(start(run.folder, processes))
 
@@ -276,7 +276,7 @@ def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "OPTIONS", ["--max-restarts", "2", "--monitor-interval", "0.1"])
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     process = start(run.folder, 2)
-    while process.poll() is None and not any(m["step"] >= 10 for m in run.metrics()):
+    while process.poll() is None and not any(m["step"] >= 10 for m in run.history.metrics()):
         time.sleep(0.005)
     workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.environ().get("RANK") == "1"]
     assert workers, "no worker to kill"
@@ -289,11 +289,11 @@ def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
 def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, processes):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     process = start(run.folder, processes)
-    while process.poll() is None and not any(m["step"] >= 9 for m in run.metrics()):
+    while process.poll() is None and not any(m["step"] >= 9 for m in run.history.metrics()):
         time.sleep(0.002)
     process.terminate()
     said, _ = process.communicate(timeout=120)
-    newest = run.checkpoints()[-1][0]
+    newest = run.checkpoints.found()[-1][0]
     assert "Continue with" in said and newest < TRAINING.steps, said
     assert newest >= max(step for step, _ in reports(run.folder))  # nothing that was done is lost
     end(start(run.folder, processes))
@@ -306,11 +306,11 @@ def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, p
 def test_a_damaged_checkpoint_is_passed_over(data, undisturbed, tmp_path, capsys):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     kill_at(start(run.folder), run, 14, 0.0)
-    (step, newest), before = run.checkpoints()[-1], run.checkpoints()[-2][0]
+    (step, newest), before = run.checkpoints.found()[-1], run.checkpoints.found()[-2][0]
     content = bytearray((newest / "state.pt").read_bytes())
     content[len(content) // 2] ^= 1  # one bit
     (newest / "state.pt").write_bytes(content)
-    assert run.newest_whole() == before and f"step_{step}" in capsys.readouterr().err
+    assert run.checkpoints.newest() == before and f"step_{step}" in capsys.readouterr().err
     assert train(Run.open(run.folder))
     assert_same(run.folder, undisturbed(1, TRAINING.steps))
 
@@ -318,7 +318,7 @@ def test_a_damaged_checkpoint_is_passed_over(data, undisturbed, tmp_path, capsys
 def test_a_missing_file_of_a_checkpoint_is_named(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
     assert train(run)
-    folder = run.checkpoints()[-1][1]
+    folder = run.checkpoints.found()[-1][1]
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="model.safetensors: missing"):
         check_checkpoint(folder)
@@ -330,7 +330,7 @@ def test_a_missing_file_of_a_checkpoint_is_named(data, tmp_path):
 def test_state_that_runs_code_is_refused(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
     assert train(run)
-    folder = run.checkpoints()[-1][1]
+    folder = run.checkpoints.found()[-1][1]
 
     class Bad:
         def __reduce__(self):
@@ -339,11 +339,11 @@ def test_state_that_runs_code_is_refused(data, tmp_path):
     torch.save({"optimizer": Bad()}, folder / "state.pt")
     write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
     with pytest.raises(InputError, match="state.pt"):
-        run.load_checkpoint()
+        run.checkpoints.load()
     (folder / "model.safetensors").write_bytes(pickle.dumps({"w": 1}))
     write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
     with pytest.raises(InputError, match="pickle"):
-        run.load_checkpoint()
+        run.checkpoints.load()
     assert not (tmp_path / "executed").exists()
 
 
@@ -362,8 +362,8 @@ def test_a_full_disk(data, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "save", fails_the_second_time)
     with pytest.raises(InputError, match="No space left on device.*intact.*continue with"):
         train(run)
-    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.load_checkpoint(4)
-    assert train(run) and run.checkpoints()[-1][0] == 12
+    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.checkpoints.load(4)
+    assert train(run) and run.checkpoints.found()[-1][0] == 12
 
 
 def test_every_update_seed_and_process_draws_from_a_state_of_its_own(data, monkeypatch):
@@ -381,11 +381,11 @@ def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
     config = replace(TRAINING, steps=8, report_every=4, save_every=8)
     whole, cut = (start_run(tmp_path / name, data, SHAPE, config) for name in ("whole", "cut"))
     assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
-    assert not cut.metrics() and cut.checkpoints()
-    before = cut.load_checkpoint()[1]["progress"]["seconds"]
-    assert training.open_session(Run.open(cut.folder), data, None, False).clock.before == before > 0
+    assert not cut.history.metrics() and cut.checkpoints.found()
+    before = cut.checkpoints.load()[1]["progress"]["seconds"]
+    assert training.open_session(Run.open(cut.folder), data, None)[0].clock.before == before > 0
     assert train(Run.open(cut.folder))
-    told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).metrics()] for run in (cut, whole)]
+    told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()] for run in (cut, whole)]
     assert told[0] == told[1] and len(told[0]) == 2
 
 
@@ -418,7 +418,7 @@ def test_a_disk_that_is_really_full(data, tmp_path):
         run = start_run(disk / "run", data, SHAPE, replace(TRAINING, steps=400, keep=100))
         said = end(start(run.folder), 2)
         assert "No space left" in said and "intact" in said and "Traceback" not in said, said
-        assert run.checkpoints() and run.newest_whole() == run.checkpoints()[-1][0]
+        assert run.checkpoints.found() and run.checkpoints.newest() == run.checkpoints.found()[-1][0]
         assert not [p for p in (run.folder / "checkpoints").iterdir() if p.name.startswith(".")]
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -433,11 +433,11 @@ def test_a_loss_that_is_not_finite(data, tmp_path):
     corpus = ParallelCorpus(data, "train")
     place, indices = list(zip(range(told["step"]), updates(corpus, wild, Progress())))[-1][1]
     assert told["sentences"] is None or (told["sentences"] == indices.tolist() and told["position"] == place.position)
-    step, path = run.checkpoints()[-1]
+    step, path = run.checkpoints.found()[-1]
     assert 1 <= step < told["step"] or told["sentences"] is None
-    assert all(tensor.isfinite().all() for tensor in run.load_checkpoint(step)[0].values())
-    assert all(math.isfinite(m["loss"]) for m in run.metrics())
-    assert run.sittings()[-1]["end"] and run.sittings()[-1]["to_step"] == step  # its seconds were spent
+    assert all(tensor.isfinite().all() for tensor in run.checkpoints.load(step)[0].values())
+    assert all(math.isfinite(m["loss"]) for m in run.history.metrics())
+    assert run.history.sessions()[-1]["end"] and run.history.sessions()[-1]["to_step"] == step  # its seconds were spent
 
 
 def test_a_compiler_that_is_not_there(data, tmp_path, monkeypatch):
@@ -446,7 +446,7 @@ def test_a_compiler_that_is_not_there(data, tmp_path, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(InputError, match="C\\+\\+ compiler"):
         train(run, compile=True)
-    assert not run.checkpoints()
+    assert not run.checkpoints.found()
 
 
 def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
@@ -488,19 +488,19 @@ def test_patience_ends_a_run_of_several_processes(data, tmp_path, processes):
     impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
     run = start_run(tmp_path / "run", data, SHAPE, impatient)
     end(start(run.folder, processes))
-    assert run.finished() and run.record()["status"] == "finished" and run.record()["metrics"]["steps"] < 40
+    assert run.finished() and run.record.read()["status"] == "finished" and run.record.read()["metrics"]["steps"] < 40
 
 
 def test_a_report_from_after_the_checkpoint_does_not_exhaust_the_patience(data, tmp_path):
     "Killed between a report and its checkpoint, the run measures again."
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=3, save_every=1, patience=1))
-    session = training.open_session(run, data, None, False)
+    session, _ = training.open_session(run, data, None)
     session.progress = Progress(step=1)
     for step, perplexity in ((1, 5.0), (2, 6.0)):
-        run.log({"step": step, "dev_perplexity": perplexity})
-    assert not training.ended(session)
+        run.history.log({"step": step, "dev_perplexity": perplexity})
+    assert not training.is_over(session)
     session.progress = Progress(step=2)
-    assert training.ended(session)
+    assert training.is_over(session)
 
 
 def test_another_development_set_is_refused(data, tmp_path):
@@ -514,7 +514,7 @@ def test_the_length_of_a_gradient_is_reported_once(data, tmp_path):
     "Measured at every second update, written at every update: lines between have none."
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4, report_every=2, save_every=1, clip_norm=0.0))
     assert train(run)
-    assert [("gradient_norm" in m) for m in run.metrics()] == [False, True, False, True]
+    assert [("gradient_norm" in m) for m in run.history.metrics()] == [False, True, False, True]
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):

@@ -82,7 +82,7 @@ def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float
                         ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = evaluate(translator, sources, references, **search, progress=True)
-        translator.run.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
+        translator.run.record.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
         if recordable(translator.run, corpus, split):
             keep_scores(translator.run, split, result, search)
         found[split] = result.sacrebleu
