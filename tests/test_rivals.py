@@ -447,14 +447,14 @@ def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(d
     for name in ("whole", "stopped"):
         cli.main(words(tmp_path / name, data, "bag", code, "--optimizer", "nesterov", "--clip-norm", "0.1"))
         runs.append(Run.open(tmp_path / name))
-    assert all(m["gradient_norm"] > 0 for m in runs[0].metrics())
+    assert all(m["gradient_norm"] > 0 for m in runs[0].history.metrics())
     for path in runs[1].folder.joinpath("checkpoints").iterdir():  # as if it had been killed after step 6
         if path.name != "step_6":
             shutil.rmtree(path)
     (runs[1].folder / "record.json").unlink()
     assert training.train(Run.open(runs[1].folder))
-    assert [m["gradient_norm"] for m in runs[1].metrics()] == [m["gradient_norm"] for m in runs[0].metrics()]
-    assert all(torch.equal(a, b) for a, b in zip(runs[0].load_checkpoint()[0].values(), runs[1].load_checkpoint()[0].values(), strict=True))
+    assert [m["gradient_norm"] for m in runs[1].history.metrics()] == [m["gradient_norm"] for m in runs[0].history.metrics()]
+    assert all(torch.equal(a, b) for a, b in zip(runs[0].checkpoints.load()[0].values(), runs[1].checkpoints.load()[0].values(), strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------- ensembles and GLEU

@@ -337,7 +337,7 @@ def test_everything_works_with_separate_vocabularies(two_alphabets, tmp_path, ca
 
 
 def test_separate_vocabularies_survive_a_stop(two_alphabets, tmp_path, capsys):
-    said(capsys, "train", tmp_path / "run", "--data", two_alphabets / "data", "--config", two_alphabets / "mine.json", "--steps", 11)
+    said(capsys, "train", tmp_path / "run", "--data", two_alphabets / "data", "--config", two_alphabets / "mine.toml", "--steps", 11)
     said(capsys, "train", tmp_path / "run", "--steps", 24)
     assert same_weights(load_weights(tmp_path / "run" / "averaged.safetensors"), Run.open(two_alphabets / "run").weights())
 

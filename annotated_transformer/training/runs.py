@@ -324,5 +324,5 @@ def ship(run: Run, folder: str | Path, bits: Literal[8, 16] = 16) -> None:
               else {name: tensor.half() for name, tensor in weights.items()})
     with writing(folder / "averaged.safetensors") as file:
         file.write(save(stored))
-    write_json(folder / "record.json", run.record())
+    write_json(folder / "record.json", run.record.read())
     write_json(folder / "config.json", run.config)
