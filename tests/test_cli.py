@@ -680,11 +680,11 @@ def test_a_corpus_that_has_moved_is_named_with_data(made, copy, tmp_path, monkey
 def test_the_other_run_is_looked_at_before_the_work(made, copy, tmp_path, capsys):
     (tmp_path / "run" / "averaged.safetensors").write_bytes(b"no weights")
     own = shutil.copytree(made / "run", tmp_path / "own")
-    before = Run.open(own).evaluations()
+    before = Run.open(own).history.evaluations()
     evaluate = ["evaluate", own, "--data", made / "data", "--against"]
     fails([*evaluate, copy], capsys, "averaged.safetensors: not a safetensors file")
     fails([*evaluate, "grammar-trees"], capsys, "grammar-trees: a parser")
-    assert Run.open(own).evaluations() == before
+    assert Run.open(own).history.evaluations() == before
 
 
 @pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])

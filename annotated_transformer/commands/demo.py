@@ -15,7 +15,8 @@ from pathlib import Path
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
 from .prepare import SIZES, Symbols, learn_and_encode
-from .train import opened, preset_named
+from .train import open_or_start
+from ..training.presets import preset_named
 from ..corpus.corpora import Corpus, grammar_corpus
 from ..tools.files import InputError
 from ..tools.options import say
@@ -60,7 +61,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
         say("1/4  Writing English and German sentences from the built-in grammar")
         learn_and_encode(grammar_corpus(data), Symbols(), SIZES["grammar"])
     preset = None if (run_folder / "config.json").exists() else "tiny"
-    run = opened(run_folder, data, preset, given)
+    run = open_or_start(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data):
         say(f"Stopped. Continue with: annotated-transformer demo {shlex.quote(str(folder))}")
@@ -82,7 +83,7 @@ def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float
                         ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = evaluate(translator, sources, references, **search, progress=True)
-        translator.run.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
+        translator.run.record.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
         if recordable(translator.run, corpus, split):
             keep_scores(translator.run, split, result, search)
         found[split] = result.sacrebleu

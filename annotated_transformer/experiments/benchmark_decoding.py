@@ -262,7 +262,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     facts = {"name": src.stem, "sizes": {src.stem: len(sources)}, "sha256": {path.name: file_digest(path) for path in (src, references)}}
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
     record = make_record(f"precision_{translator.run.folder.resolve().name}", "benchmark", data=facts, config={"run": name}, seed=0,
-                         seconds=seconds, metrics=metrics, weights=translator.run.provenance()["weights"])
+                         seconds=seconds, metrics=metrics, weights=translator.run.record.provenance()["weights"])
     write_records(out, [record])
     return record
 

@@ -139,7 +139,7 @@ def measure_positions(seed: int, rules: Rules, place: Place) -> dict:
         found, of, limit = by_position(run, pairs)
         metrics |= {f"perplexity_{part}/{system}": value for part, value in found.items()}
         lines += [{"positions": system, **line} for line in of]
-    records = [load(run).run.record() for run in runs.values()]
+    records = [load(run).run.record.read() for run in runs.values()]
     return make_record(
         f"variant_positions_seed{seed}", "variant", row="E", data=records[0]["data"],
         config={"longest_trained": limit, "weights": [r["weights"] for r in records]}, seed=seed,

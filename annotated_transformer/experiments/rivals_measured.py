@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #eed23e0f
-from ..commands.train import preset_named
+from ..training.presets import preset_named
 from ..corpus.batching import Batch, ParallelCorpus
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
@@ -197,7 +197,7 @@ def result(job: Job, rules: Rules, run: Run, data: Path) -> dict:
     """The record of a finished training: what `train` measured and, for a run, its development scores and
     its costs.
     """
-    trained = run.record()
+    trained = run.record.read()
     metrics, curve = dict(trained["metrics"]), trained["curve"]
     if not job.trial:
         metrics |= scores_on(load(run.folder), data, "dev", rules.search)
@@ -208,7 +208,7 @@ def result(job: Job, rules: Rules, run: Run, data: Path) -> dict:
               **{part: run.config[part] for part in ("model", "training")}}
     return make_record(job.name, rules.name, row=job.system.row, config=config,
                        seconds=trained["seconds"], metrics=metrics,
-                       **run.provenance(), curve=curve, averages=trained.get("averages"))
+                       **run.record.provenance(), curve=curve, averages=trained.get("averages"))
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #63fc6949
 def scores_on(translator: Translator, data: Path, split: str, search: dict[str, float]) -> dict[str, float]:
@@ -231,7 +231,7 @@ def costs_of(run: Run, data: Path) -> dict[str, float]:
     corpus, model = ParallelCorpus(data, "train"), run.model()
     batches = corpus.order(run.config["training"]["batch_tokens"])
     batch = corpus.batch(batches[len(batches) // 2])
-    tokens, seen = int((batch.tgt[:, 1:] != 0).sum()), sum(line["tokens"] for line in run.metrics())
+    tokens, seen = int((batch.tgt[:, 1:] != 0).sum()), sum(line["tokens"] for line in run.history.metrics())
     return {"target_tokens": seen, "flops": update_flops(model, batch.src, batch.tgt) / tokens * seen,
             "sequential_steps": sequential_steps(model, 16)}
 
@@ -241,7 +241,7 @@ def with_bleu(run: Run, data: Path, curve: list[dict], every: int = 1) -> list[d
     corpus, found = Corpus.open(data), {}
     src, references = map(list, zip(*corpus.pairs("dev")))
     model, vocabulary = run.model().to(training_device()), run.vocabulary()
-    for step, path in ((step, path) for step, path in run.checkpoints() if step % every == 0):
+    for step, path in ((step, path) for step, path in run.checkpoints.found() if step % every == 0):
         model.load_state_dict(load_weights(path / "model.safetensors"))
         written = Translator(model, vocabulary, run).translate(src, beam_size=1)
         found[step] = score(written, references, corpus.tgt, samples=0)["sacrebleu"].value
@@ -254,14 +254,14 @@ def tune_run(job: Job, rules: Rules, place: Place) -> dict | None:
     run = begin_tuning(runs / job.name, runs / source, Tuning())
     if not tune(run, data, place.minutes()):
         return None
-    tuned, before = run.record(), find_record(source, place.out)
+    tuned, before = run.record.read(), find_record(source, place.out)
     metrics = tuned["metrics"] | scores_on(load(run.folder), data, "dev", rules.search)
     metrics |= {"parameters": before["metrics"]["parameters"],
                 "sacrebleu_before/dev": before["metrics"]["sacrebleu/dev"]}
     config = {"kind": before["config"]["kind"], "system": job.system.name, "after": source,
               "tuning": tuned["tuning"], "search": rules.search}
     return make_record(job.name, rules.name, row=job.system.row, config=config, seconds=tuned["seconds"], metrics=metrics,
-                       **run.provenance(), curve=tuned["curve"])
+                       **run.record.provenance(), curve=tuned["curve"])
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #e5d50d9f
 class Scoring(NamedTuple):
@@ -342,7 +342,7 @@ def measure_experts(job: Job, rules: Rules, place: Place) -> dict:
     "The record about the experts of a trained mixture."
     begun, translator = time.monotonic(), load(place.runs / rules.folder / job.name)
     shares = experts_use(translator.model, ParallelCorpus(place.data / rules.data[job.tgt], "dev").batches(2000))
-    origin = translator.run.provenance()
+    origin = translator.run.record.provenance()
     return make_record(
         job.name.replace(job.system.name, "experts"), "rival", row=job.system.row, data=origin["data"], seed=job.seed,
         config={"run": job.name, "weights": origin["weights"]},

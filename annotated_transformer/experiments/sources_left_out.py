@@ -99,6 +99,6 @@ def leave_out(name: str, left_out: Sequence[str], seed: int, sources: str, vocab
     if not train(run, minutes=place.minutes()):
         return None
     config = {"name": name, "without": list(left_out), "weights": weights_of(file)}
-    return make_record(f"sources_{name}_seed{seed}", "translation", metrics=run.record()["metrics"] | measure_sets(run, corpus),
-                       seconds=run.metrics()[-1]["seconds"], config=config | {part: run.config[part] for part in ("model", "training")},
-                       **run.provenance())
+    return make_record(f"sources_{name}_seed{seed}", "translation", metrics=run.record.read()["metrics"] | measure_sets(run, corpus),
+                       seconds=run.history.metrics()[-1]["seconds"], config=config | {part: run.config[part] for part in ("model", "training")},
+                       **run.record.provenance())

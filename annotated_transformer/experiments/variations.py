@@ -141,7 +141,7 @@ SEARCH = {"beam_size": 4, "alpha": 0.6}
 
 def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict:
     "The record of a finished run. The sums of each sentence go into a file in `out`."
-    trained, translator, name = run.record(), load(run.folder), run.folder.name
+    trained, translator, name = run.record.read(), load(run.folder), run.folder.name
     src, references = map(list, zip(*corpus.pairs("dev")))
     found = evaluate(translator, src, references, **SEARCH, samples=0)
     metrics = {"perplexity": found.perplexity, "accuracy": found.accuracy, "perplexity_per_word": found.perplexity_per_word}
@@ -154,7 +154,7 @@ def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict
     sentences.parent.mkdir(parents=True, exist_ok=True)
     write_sentences(sentences, translator, src, references, found.translations)
     config = {"scale": scale, "search": SEARCH, **{part: run.config[part] for part in ("model", "training")}}
-    return make_record(name, "variation", row=row, config=config, seconds=trained["seconds"], metrics=metrics, **run.provenance(),
+    return make_record(name, "variation", row=row, config=config, seconds=trained["seconds"], metrics=metrics, **run.record.provenance(),
                        curve=trained["curve"], averages=trained.get("averages"), signature=found.scores["sacrebleu"].signature,
                        sentences=file_digest(sentences))
 

@@ -204,7 +204,7 @@ def training_facts(record: dict[str, Any]) -> str:
 def card(translator: Translator, name: str) -> str:
     "The folder's README.md: a model card made from the run's record."
     c, run = translator.model.config, translator.run
-    record = run.record() if run and (run.folder / "record.json").exists() else {}
+    record = run.record.read() if run and (run.folder / "record.json").exists() else {}
     data = run.config["data"] if run else {}
     codes = [data[side] for side in ("src", "tgt")] if {"src", "tgt"} <= data.keys() else []
     return CARD.format(
