@@ -27,6 +27,7 @@ COMMANDS = {  # the module of each command's function
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
+    "explore": "commands.explore",
     "sweep": "experiments.sweep",
 }
 
@@ -41,6 +42,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
+  explore    write a page that runs a trained model: cut a head, and its translation changes
   sweep      train the variations of Table 3
 
 Begin with:
