@@ -29,6 +29,7 @@ COMMANDS = {  # the module of each command's function
     "parse": "commands.parse",
     "export": "commands.export",
     "import": "commands.importing",
+    "explore": "commands.explore",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
@@ -43,6 +44,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
   import     make a run of a model that Marian, JoeyNMT or fairseq trained
+  explore    write a page that runs a trained model: cut a head, and its translation changes
 
 Begin with:
   annotated-transformer demo

@@ -53,7 +53,7 @@ def weights_of(translator: Translator) -> bytes:
         raise InputError(f"{len(content) >> 20} MB of weights: a page takes models of at most {MOST >> 20} MB")
     return content
 
-# %% ../../nbs/inside/explore.ipynb #5ff4c36d
+# %% ../../nbs/inside/explore.ipynb #980693aa
 def sentences(translator: Translator, n: int = 200) -> list[str]:
     "`n` sentences for the model to read; none where its language is not English."
     data = translator.run.config["data"] if translator.run else {}
@@ -66,8 +66,7 @@ def sentences(translator: Translator, n: int = 200) -> list[str]:
 
 def averages(translator: Translator, lines: Sequence[str]) -> dict[str, dict[str, list]]:
     "`mean_outputs` and `offset_means` over `lines`, as the page reads them."
-    translations = translator.translate(lines, beam_size=1)
-    means, offsets = (find(translator, lines, translations) for find in (mean_outputs, offset_means))
+    means, offsets = mean_outputs(translator, lines), offset_means(translator, lines)
     rounded = {f"{stack}.{layer}.{head}": [None if np.isnan(x) else round(float(x), 4) for x in offsets[stack][layer, head]]
                for stack in SUBLAYERS for layer, head in np.ndindex(offsets[stack].shape[:2])}
     return {"means": {".".join(map(str, head)): mean.tolist() for head, mean in means.items()}, "offsets": rounded}

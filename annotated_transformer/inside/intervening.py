@@ -4,20 +4,21 @@
 
 # %% auto #0
 __all__ = ['Head', 'Edge', 'SUBLAYERS', 'Changes', 'FARTHEST', 'sublayer', 'present', 'cut', 'redirect', 'replacing',
-           'Intervened', 'checked', 'intervening', 'mean_outputs', 'offset_means', 'offsets']
+           'Intervened', 'checked', 'intervening', 'own_outputs', 'mean_outputs', 'offset_means', 'offsets']
 
-# %% ../../nbs/inside/intervening.ipynb #faf038ef
+# %% ../../nbs/inside/intervening.ipynb #0d983d72
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..decoding.translation import Translator
-from ..model.attention import MultiHeadAttention
+from ..model.attention import MultiHeadAttention, recording
 from ..model.transformer import END, START, Transformer
 from ..tools.files import InputError
 
@@ -121,46 +122,47 @@ def intervening(model: Transformer, heads: Mapping[Head, float | Float[Tensor, "
         hooks.callback(setattr, model, "__class__", Transformer)
         yield
 
-# %% ../../nbs/inside/intervening.ipynb #a860655d
-@torch.inference_mode()
-def mean_outputs(translator: Translator, src: Sequence[str], tgt: Sequence[str] | None = None) -> dict[Head, Float[Tensor, " d_v"]]:
-    """The output of each head, averaged over all positions of these sentences: for `intervening(..., heads=...)`.
+# %% ../../nbs/inside/intervening.ipynb #f1ab35bf
+def own_outputs(translator: Translator, src: Sequence[str]) -> Iterator[tuple[Int[Tensor, "1 src"], Int[Tensor, "1 tgt"]]]:
+    "Each sentence with the decoder's inputs for its greedy translation. One by one, so that no mean counts padding."
+    for ids, (found,) in zip(translator.encode(src), translator.search(src, beam_size=1)):
+        output = found.ids + [END] * (len(found.token_log_probabilities) - len(found.ids))
+        yield tuple(torch.tensor([side], device=translator.device) for side in (ids, [START, *output[:-1]]))
 
-    `tgt` defaults to the model's own translations, by greedy search.
-    """
+
+@torch.inference_mode()
+def mean_outputs(translator: Translator, src: Sequence[str]) -> dict[Head, Float[Tensor, " d_v"]]:
+    "The output of each head, averaged over all positions of these sentences and their translations: for `intervening(..., heads=...)`."
     model, sums, counts = translator.model, {}, {}
 
     def adding(place: tuple[str, int]) -> Callable:
         def hook(_, given):
-            outputs = given[0].double().flatten(0, 1)
+            outputs = given[0][0].double()
             sums[place], counts[place] = sums.get(place, 0) + outputs.sum(0), counts.get(place, 0) + len(outputs)
         return hook
 
-    targets = translator.encode(translator.translate(src, beam_size=1) if tgt is None else tgt, "tgt")
-    places = [(stack, layer) for stack in SUBLAYERS for layer in range(model.config.n_layers)]
     with ExitStack() as hooks:
-        for place in places:
+        for place in product(SUBLAYERS, range(model.config.n_layers)):
             hooks.callback(sublayer(model, *place).output.register_forward_pre_hook(adding(place)).remove)
-        for source, target in zip(translator.encode(src), targets, strict=True):  # one by one: no padding in the mean
-            model(*(torch.tensor([ids], device=translator.device) for ids in (source, [START, *target[:-1]])))
-    return {(*place, h): mean for place in places
+        for pair in own_outputs(translator, src):
+            model(*pair)
+    return {(*place, h): mean for place in sums
             for h, mean in enumerate((sums[place] / counts[place]).float().view(model.config.n_heads, -1))}
 
-# %% ../../nbs/inside/intervening.ipynb #1a7beff4
+# %% ../../nbs/inside/intervening.ipynb #f83f56c8
 FARTHEST = 32  # offsets beyond are taken together
 
 
-def offset_means(translator: Translator, src: Sequence[str], tgt: Sequence[str] | None = None) -> dict[str, Float[np.ndarray, "layer head offset"]]:
-    """The mean weight of each head by offset: at `FARTHEST` + k - q, and last on the symbol that is no word. NaN where no pair is.
-
-    `tgt` defaults to the model's own translations, by greedy search.
-    """
-    targets = translator.translate(src, beam_size=1) if tgt is None else tgt
-    shape, size = (translator.model.config.n_layers, translator.model.config.n_heads), 2 * FARTHEST + 2
-    sums, counts = ({stack: np.zeros(of) for stack in SUBLAYERS} for of in ((*shape, size), size))
-    for record in translator.attention(list(src), list(targets)):
-        for stack in SUBLAYERS:
-            weights = torch.cat(getattr(record, stack)).double().cpu().numpy()  # [layer, head, query, key]
+@torch.inference_mode()
+def offset_means(translator: Translator, src: Sequence[str]) -> dict[str, Float[np.ndarray, "layer head offset"]]:
+    "The mean weight of each head by offset: at `FARTHEST` + k - q, and last on the symbol that is no word. NaN where no pair is."
+    c, size = translator.model.config, 2 * FARTHEST + 2
+    sums, counts = ({stack: np.zeros(shape) for stack in SUBLAYERS} for shape in ((c.n_layers, c.n_heads, size), size))
+    for pair in own_outputs(translator, src):
+        with recording(translator.model) as kept:
+            translator.model(*pair)
+        for stack, name in SUBLAYERS.items():
+            weights = torch.cat([kept[name.format(layer)][0] for layer in range(c.n_layers)]).double().cpu().numpy()
             places = offsets(*weights.shape[2:], stack)
             seen = np.tri(*places.shape, dtype=bool) if stack == "decoder" else np.ones(places.shape, dtype=bool)
             np.add.at(counts[stack], places[seen], 1)

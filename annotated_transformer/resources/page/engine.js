@@ -16,7 +16,7 @@ class Engine {
     this.source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normalizer) : this.vocabulary;
     const E = this.model.tensors["embedding.weight"];
     if (this.vocabulary.size !== E.shape[0]) throw new Error("the vocabulary is not the one that these weights were trained with");
-    this.trained = new Map(); // sentence -> ids of the greedy translation as trained
+    this.trained = new Map(); // sentence -> its greedy translation as trained
     return { offsets: this.offsets ?? null };
   }
   encode(text) {
@@ -29,35 +29,33 @@ class Engine {
   translate({ text, beams = 1, changes, held = null }) {
     const begun = performance.now(), changed = this.changes(changes), src = this.encode(text), kept = {};
     const cut = this.source.encode(text).length + 1 > src.length;
-    const { ids, ended } = held ?? (src.length > 1 ? this.model.search(src, beams, changed) : { ids: [], ended: true });
-    const logits = this.model.read(src, ids, changed, kept), outputs = [...ids, END];
-    const next = logits.map((row, i) => {
+    const search = () => src.length === 1 ? { output: [END] } : beams === 1 ? this.model.greedy(src, changed, kept) : this.model.beam(src, beams, 0.6, changed);
+    const { output, rows } = held ? { output: held } : search();
+    const next = (rows ?? this.model.read(src, output, changed, kept)).map((row, i) => {
       const z = logSumExp(row);
-      return { log: row[outputs[i]] - z, first: largest(row, 5).map(id => [this.name(id), Math.exp(row[id] - z)]) };
+      return { log: row[output[i]] - z, first: largest(row, 5).map(id => [this.name(id), Math.exp(row[id] - z)]) };
     });
-    const maps = Object.fromEntries(Object.entries(kept).map(([name, rows]) => [name, rows]));
     return {
-      text: this.vocabulary.decode(ids), ids, ended, src: src.map(id => this.source.piece(id)), read: [START, ...ids].map(id => this.name(id)),
-      written: outputs.map(id => this.name(id)), next, maps, cut, milliseconds: performance.now() - begun,
+      text: this.vocabulary.decode(output), output, src: src.map(id => this.name(id, this.source)), read: [START, ...output.slice(0, -1)].map(id => this.name(id)),
+      written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun,
     };
   }
-  name(id) { return id === UNKNOWN ? UNKNOWN_MARK : this.vocabulary.piece(id); }
+  name(id, vocabulary = this.vocabulary) { return id === UNKNOWN ? UNKNOWN_MARK : vocabulary.piece(id); }
 
   *places(stacks = STACKS) {
     const { n_layers, n_heads } = this.model.config;
     for (const stack of stacks) for (let layer = 0; layer < n_layers; layer++) for (let head = 0; head < n_heads; head++) yield { stack, layer, head };
   }
   // The log-probability of an output, or of one of its tokens, under changes.
-  score(src, ids, token, changes) {
-    const outputs = [...ids, END], logits = this.model.read(src, ids, changes);
-    const logs = logits.map((row, i) => token === null || i === token ? row[outputs[i]] - logSumExp(row) : 0);
+  score(src, output, token, changes) {
+    const logs = this.model.read(src, output, changes).map((row, i) => token === null || i === token ? row[output[i]] - logSumExp(row) : 0);
     return logs.reduce((a, b) => a + b);
   }
   // Every head (off, or at its mean), or every edge of one head, by what the change does to that log-probability.
-  async rank({ text, ids, token, what, place, how }, report) {
+  async rank({ text, output, token, what, place, how }, report) {
     const job = this.job = {}, src = this.encode(text), kept = {}, tried = [];
-    this.model.read(src, ids, undefined, kept);
-    const base = this.score(src, ids, token);
+    this.model.read(src, output, undefined, kept);
+    const base = this.score(src, output, token);
     const heavy = function* (stack, layer, head) { // what has no weight can do nothing
       const rows = kept[`${stack}.${layer}.${head}`];
       for (let query = 0; query < rows.length; query++) for (let key = 0; key < rows[query].length; key++) {
@@ -71,7 +69,7 @@ class Engine {
     const all = [...list, ...others];
     for (const one of all) {
       const change = what === "heads" ? { heads: { [`${one.stack}.${one.layer}.${one.head}`]: how } } : { edges: [one] };
-      tried.push({ ...one, change: this.score(src, ids, token, this.changes(change)) - base });
+      tried.push({ ...one, change: this.score(src, output, token, this.changes(change)) - base });
       if (tried.length % 8 === 0) { report(tried.length / all.length); await pause(); }
       if (this.job !== job) return null;
     }
@@ -85,27 +83,27 @@ class Engine {
 
   // --- many sentences ----------------------------------------------------------------------------------------------------------------------
   asTrained(text) {
-    if (!this.trained.has(text)) this.trained.set(text, this.model.greedy(this.encode(text)).ids);
+    if (!this.trained.has(text)) this.trained.set(text, this.model.greedy(this.encode(text)).output);
     return this.trained.get(text);
   }
   // How an edge is named in other sentences: by its query's token, and by the rank of its keys among the words that the query looks at.
-  described({ text, ids, changes }) {
+  described({ text, output, changes }) {
     const kept = {}, src = this.encode(text);
-    this.model.read(src, ids, undefined, kept);
+    this.model.read(src, output, undefined, kept);
     return (changes.edges || []).map(edge => {
       const order = ranked(this.weights(kept, edge), edge.stack);
-      return { ...edge, token: this.tokens(edge.stack, src, ids)[edge.query], rank: order.indexOf(edge.key), toRank: edge.to === null ? null : order.indexOf(edge.to) };
+      return { ...edge, token: this.tokens(edge.stack, src, output)[edge.query], rank: order.indexOf(edge.key), toRank: edge.to === null ? null : order.indexOf(edge.to) };
     });
   }
-  tokens(stack, src, ids) { return stack === "encoder" ? src : [...ids, END]; } // a query of the decoder goes by what it writes
+  tokens(stack, src, output) { return stack === "encoder" ? src : output; } // a query of the decoder goes by what it writes
   weights(kept, { stack, layer, head, query }) { // of one head, or the mean of a layer's
     const { n_heads } = this.model.config, heads = head === null ? [...Array(n_heads).keys()] : [head];
     const rows = heads.map(h => kept[`${stack}.${layer}.${h}`][query]);
     return rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
   }
   // The same changes in each sentence, and beside them the same in a head drawn at random.
-  async count({ sentences, text, ids, changes }, report) {
-    const job = this.job = {}, edges = this.described({ text, ids, changes }), heads = Object.entries(changes.heads || {}), random = numbers(7);
+  async count({ sentences, text, output, changes }, report) {
+    const job = this.job = {}, edges = this.described({ text, output, changes }), heads = Object.entries(changes.heads || {}), random = numbers(7);
     const tally = { n: 0, changed: 0, control: 0, read: 0, swaps: {}, examples: [], edges: edges.map(({ token, stack, rank, toRank, ...edge }) =>
       ({ ...edge, stack, rank, toRank, token: (stack === "encoder" ? this.source : this.vocabulary).piece(token) })) };
     const { n_layers, n_heads } = this.model.config;
@@ -131,8 +129,8 @@ class Engine {
           const [stack, layer, head] = name.split("."), other = elsewhere({ stack, layer: +layer, head: +head });
           return [`${stack}.${other.layer}.${other.head}`, how];
         });
-        const now = this.model.greedy(src, this.changes({ heads: Object.fromEntries(heads), edges: here })).ids;
-        const control = this.model.greedy(src, this.changes({ heads: Object.fromEntries(others), edges: moved })).ids;
+        const now = this.model.greedy(src, this.changes({ heads: Object.fromEntries(heads), edges: here })).output;
+        const control = this.model.greedy(src, this.changes({ heads: Object.fromEntries(others), edges: moved })).output;
         tally.n++;
         tally.control += String(control) !== String(before);
         if (String(now) !== String(before)) {

@@ -6,7 +6,7 @@ function make(tag, attributes = {}, ...children) {
   const drawn = ["svg", "g", "rect", "path", "text"].includes(tag), node = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value === true ? "" : value);
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value === true && !name.startsWith("aria") ? "" : value);
   }
   node.append(...children.filter(child => child !== null && child !== undefined));
   return node;

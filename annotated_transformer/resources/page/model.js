@@ -261,49 +261,44 @@ class Model {
     return Array.from({ length: this.config.n_layers }, () => ({ keys: [], values: [] }));
   }
 
-  // --- search: ids without the end token, which `ended` tells of ---------------------------------------------------------------------------
+  // --- search: the output's tokens, the end token last unless the limit cut it ---------------------------------------------------------------
+  // Greedy search keeps weights and logits on its way, which `read` would have to compute again.
   longest(src, extra = 50) { return Math.min(src.length + extra, this.limit); }
 
-  greedy(src, changes = new Changes({}, this)) {
-    const memory = this.encode(src, changes), past = [this.nothing()], ids = [];
-    while (ids.length < this.longest(src)) {
-      const [logits] = this.decode([ids.at(-1) ?? START], ids.length, memory, past, changes);
-      logits[PAD] = logits[START] = -Infinity;
-      let best = 0;
-      for (let i = 1; i < logits.length; i++) if (logits[i] > logits[best]) best = i;
-      if (best === END) return { ids, ended: true };
-      ids.push(best);
+  greedy(src, changes = new Changes({}, this), kept = null) {
+    const memory = this.encode(src, changes, kept), past = [this.nothing()], output = [], rows = [];
+    while (output.length < this.longest(src) && output.at(-1) !== END) {
+      const [logits] = this.decode([output.at(-1) ?? START], output.length, memory, past, changes, kept);
+      rows.push(logits);
+      let best = UNKNOWN;
+      for (let i = END; i < logits.length; i++) if (logits[i] > logits[best]) best = i;
+      output.push(best);
     }
-    return { ids, ended: false };
+    return { output, rows };
   }
   beam(src, size = 4, alpha = 0.6, changes = new Changes({}, this)) { // as plain_beam_search: a finished output keeps its place
     const memory = this.encode(src, changes), finished = [], limit = this.longest(src);
-    let open = [{ total: 0, ids: [], past: this.nothing() }];
+    let open = [{ total: 0, output: [], past: this.nothing() }];
     for (let length = 1; length <= limit && open.length; length++) {
-      const pasts = open.map(({ past }) => [...past]), newest = open.map(({ ids }) => ids.at(-1) ?? START);
+      const pasts = open.map(({ past }) => [...past]), newest = open.map(({ output }) => output.at(-1) ?? START);
       const rows = this.decode(newest, length - 1, memory, pasts, changes), found = [];
       rows.forEach((logits, r) => {
         const z = logSumExp(logits);
         logits[PAD] = logits[START] = -Infinity;
-        for (const id of largest(logits, size)) found.push({ total: open[r].total + logits[id] - z, ids: [...open[r].ids, id], past: pasts[r] });
+        for (const id of largest(logits, size)) found.push({ total: open[r].total + logits[id] - z, output: [...open[r].output, id], past: pasts[r] });
       });
       found.sort((a, b) => b.total - a.total).length = Math.min(found.length, size - finished.length);
       open = [];
       for (const one of found) {
-        const ended = one.ids.at(-1) === END;
-        if (ended || length === limit) finished.push({ score: one.total / ((5 + length) / 6) ** alpha, ids: one.ids, ended });
+        if (one.output.at(-1) === END || length === limit) finished.push({ score: one.total / ((5 + length) / 6) ** alpha, output: one.output });
         else open.push(one);
       }
     }
-    const best = finished.reduce((a, b) => b.score > a.score ? b : a);
-    return { ids: best.ended ? best.ids.slice(0, -1) : best.ids, ended: best.ended };
-  }
-  search(src, beams, changes) {
-    return beams === 1 ? this.greedy(src, changes) : this.beam(src, beams, 0.6, changes);
+    return finished.reduce((a, b) => b.score > a.score ? b : a);
   }
   // An output that is given: all weights, and the logits at each position. Query i has read input i and writes output i.
-  read(src, ids, changes = new Changes({}, this), kept = null) {
-    return this.decode([START, ...ids], 0, this.encode(src, changes, kept), null, changes, kept);
+  read(src, output, changes = new Changes({}, this), kept = null) {
+    return this.decode([START, ...output.slice(0, -1)], 0, this.encode(src, changes, kept), null, changes, kept);
   }
 }
 

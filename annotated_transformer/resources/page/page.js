@@ -4,7 +4,7 @@ const $ = id => document.getElementById(id);
 let RUN = JSON.parse($("run").textContent); // name, config, presets, sentences, averages
 let offsets = null, shown = null, turns = 0, task = null;
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
-const state = { text: "", beams: 1, hold: false, heads: {}, edges: [], chosen: "encoder.0.0", edge: null, every: false, word: null, relative: false, above: false };
+const state = { text: "", beams: 1, hold: false, heads: {}, edges: [], chosen: null, edge: null, every: false, word: null, relative: false, above: false };
 const past = [], future = [];
 
 // --- the engine, in a worker where the page may have one -----------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ async function update() {
   writeAddress();
   try {
     const before = await asTrained(state.text, state.beams);
-    const now = changed() ? await ask("translate", { text: state.text, beams: state.beams, changes: changes(), held: state.hold ? before : null }) : before;
+    const now = changed() ? await ask("translate", { text: state.text, beams: state.beams, changes: changes(), held: state.hold ? before.output : null }) : before;
     if (turn !== turns) return;
     shown = { before, now };
   } catch (error) { return say(error.message); }
@@ -104,7 +104,12 @@ async function update() {
   document.body.dataset.ready = turn;
 }
 function say(text) { $("said").textContent = text; }
+function telling() { // the encoder's head with the weight farthest above its average at that offset
+  const most = name => Math.max(...shown.now.maps[name].slice(0, -1).flatMap((row, q) => Array.from(row).slice(0, -1).map((w, k) => w - (offsets?.[name][offsetPlace(q, k, row.length, "encoder")] ?? 0))));
+  return Object.keys(shown.now.maps).filter(name => name.startsWith("encoder")).reduce((a, b) => most(b) > most(a) ? b : a);
+}
 function render() {
+  state.chosen ??= telling();
   renderOutcome();
   renderGrids();
   renderHead();
@@ -123,7 +128,7 @@ function renderOutcome() {
   const { before, now } = shown, texts = [before, now].map(({ written }) => groups(written).map(word => word.map(i => bare(written[i])).join("")));
   const { gone, fresh } = changedWords(...texts);
   renderWords("before", before, null, gone, "s");
-  renderWords("now", now, changed() && String(before.ids) === String(now.ids) ? before : null, fresh, "mark");
+  renderWords("now", now, changed() && String(before.output) === String(now.output) ? before : null, fresh, "mark");
   $("now").classList.toggle("same", !changed());
   $("hold").checked = state.hold;
   const open = state.word !== null && state.word < now.next.length;
@@ -134,13 +139,12 @@ function renderOutcome() {
   $("next").replaceChildren(list("As trained: the likeliest next tokens", before), list("Now", now));
 }
 function meter(part) { return make("span", { class: "meter", "aria-hidden": true }, make("b", { style: `width:${100 * part}%` })); }
-function renderWords(place, { written, next, ended, ids }, compared, marked, tag) {
+function renderWords(place, { written, next }, compared, marked, tag) {
   const words = groups(written).map((word, w) => make("span", { role: "listitem" }, ...word.map(i => {
-    if (i === ids.length && !ended) return null;
     const p = Math.exp(next[i].log), bar = make("i", { "aria-hidden": true }, make("b", { style: `width:${100 * p}%` })), text = wordOf(written[i]);
     if (compared) bar.append(make("u", { style: `left:${100 * Math.exp(compared.next[i].log)}%` }));
     const before = compared ? `, as trained ${Math.exp(compared.next[i].log).toFixed(2)}` : "";
-    return make("button", { type: "button", class: "word", "aria-pressed": String(state.word === i), "aria-label": `${text}${marked.has(w) ? ", changed" : ""}, probability ${p.toFixed(2)}${before}`,
+    return make("button", { type: "button", class: written[i] === "</s>" ? "word end" : "word", "aria-pressed": String(state.word === i), "aria-label": `${text}${marked.has(w) ? ", changed" : ""}, probability ${p.toFixed(2)}${before}`,
       onclick: () => { state.word = state.word === i ? null : i; writeAddress(); renderOutcome(); renderRankNote(); } },
     marked.has(w) ? make(tag, {}, text) : text, bar, make("small", {}, p.toFixed(2).replace(/^0/, "")));
   })));
@@ -244,7 +248,7 @@ function renderHead() {
 function describe(q, k) {
   const { stack } = parsed(state.chosen), { queries, keys } = sides(stack), w = shown.now.maps[state.chosen][q][k], before = shown.before.maps[state.chosen][q]?.[k];
   const parts = [make("b", {}, queries[q]), " looks at ", make("b", {}, keys[k]), " with ", w.toFixed(2)];
-  if (before !== undefined && Math.abs(before - w) > 0.005 && (stack === "encoder" || String(shown.now.ids) === String(shown.before.ids))) parts.push(`, as trained ${before.toFixed(2)}`);
+  if (before !== undefined && Math.abs(before - w) > 0.005 && (stack === "encoder" || String(shown.now.output) === String(shown.before.output))) parts.push(`, as trained ${before.toFixed(2)}`);
   const average = offsets?.[state.chosen][offsetPlace(q, k, shown.now.maps[state.chosen][q].length, stack)];
   if (average !== undefined && average !== null) parts.push(`; its average ${k === (stack === "decoder" ? 0 : keys.length - 1) ? `on \u201c${keys[k]}\u201d` : `at offset ${k > q ? "+" : k < q ? "\u2212" : ""}${Math.abs(k - q)}`} is ${average.toFixed(2)}`);
   return parts;
@@ -352,7 +356,7 @@ async function longer(method, given) {
 }
 async function rank(what) {
   const { stack, layer, head } = parsed(state.chosen), { before } = shown, token = state.word !== null && state.word < before.written.length ? state.word : null;
-  const found = await longer("rank", { text: state.text, ids: before.ids, token, what, place: { stack, layer, head }, how: offsets ? "mean" : "zero" });
+  const found = await longer("rank", { text: state.text, output: before.output, token, what, place: { stack, layer, head }, how: offsets ? "mean" : "zero" });
   if (!found) return;
   const most = Math.max(1e-9, ...found.found.map(({ change }) => Math.abs(change)));
   const rows = found.found.slice(0, 8).map(one => {
@@ -369,7 +373,7 @@ function interval(k, n) { // Wilson's, 95%
   return ` (${Math.round(100 * (middle - half))} to ${Math.round(100 * (middle + half))}%)`;
 }
 async function count() {
-  const of = JSON.stringify(changes()) + state.text, t = await longer("count", { sentences: RUN.sentences, text: state.text, ids: shown.before.ids, changes: changes() });
+  const of = JSON.stringify(changes()) + state.text, t = await longer("count", { sentences: RUN.sentences, text: state.text, output: shown.before.output, changes: changes() });
   if (!t) return;
   const swapped = Object.entries(t.swaps).sort((a, b) => b[1] - a[1]).slice(0, 6), nth = ["most", "second most", "third most"];
   const told = t.edges.map(({ token, rank, toRank }) => `In each sentence with \u201c${wordOf(token)}\u201d: the word that it looks at ${rank < 0 ? "last" : nth[rank] ?? `${rank + 1}th most`}${toRank === null ? ", cut" : `, redirected to the ${toRank < 0 ? "last" : nth[toRank] ?? `${toRank + 1}th`}`}. `);
@@ -384,7 +388,7 @@ async function count() {
 const shortHead = name => { const { stack, layer, head } = parsed(name); return `${stack[0]}${layer + 1}.${head + 1}`; };
 const longHead = short => { const [, s, layer, head] = /^([edc])(\d+)\.(\d+|\*)$/.exec(short); return { stack: { e: "encoder", d: "decoder", c: "cross" }[s], layer: layer - 1, head: head === "*" ? null : head - 1 }; };
 function address() {
-  const parts = new URLSearchParams({ s: state.text, head: shortHead(state.chosen) });
+  const parts = new URLSearchParams({ s: state.text, ...(state.chosen && { head: shortHead(state.chosen) }) });
   const off = Object.entries(state.heads).map(([name, how]) => `${shortHead(name)}:${how}`);
   const edges = state.edges.map(e => `${e.stack[0]}${e.layer + 1}.${e.head === null ? "*" : e.head + 1}:${e.query + 1}-${e.key + 1}${e.to === null ? "" : `-${e.to + 1}`}`);
   for (const [name, value] of Object.entries({ beams: state.beams > 1 && state.beams, hold: state.hold && 1, off: off.join(" "), edges: edges.join(" "), word: state.word !== null && state.word + 1, relative: state.relative && 1, above: state.above && 1 })) if (value) parts.set(name, value);
@@ -398,7 +402,7 @@ function readAddress() {
   try {
     const named = ({ stack, layer, head }) => `${stack}.${layer}.${head}`;
     Object.assign(state, { text: parts.get("s"), beams: +(parts.get("beams") ?? 1), hold: parts.has("hold"), relative: parts.has("relative"), above: parts.has("above"), word: parts.has("word") ? parts.get("word") - 1 : null, edge: null,
-      chosen: named(longHead(parts.get("head") ?? "e1.1")), heads: Object.fromEntries(list("off").map(([head, how]) => [named(longHead(head)), how])),
+      chosen: parts.has("head") ? named(longHead(parts.get("head"))) : null, heads: Object.fromEntries(list("off").map(([head, how]) => [named(longHead(head)), how])),
       edges: list("edges").map(([head, places]) => { const [query, key, to] = places.split("-"); return { ...longHead(head), query: query - 1, key: key - 1, to: to === undefined ? null : to - 1 }; }) });
   } catch { return false; }
   return true;
@@ -414,7 +418,7 @@ function table() {
   return ["query_position,query,key_position,key,weight_now,weight_as_trained", ...rows].join("\n") + "\n";
 }
 function whole() {
-  const told = ({ text, ids, src, written, next, maps }) => ({ translation: text, ids, source_tokens: src, tokens: written, log_probabilities: next.map(({ log }) => log), attention: Object.fromEntries(Object.entries(maps).map(([name, rows]) => [name, rows.map(row => Array.from(row))])) });
+  const told = ({ text, output, src, written, next, maps }) => ({ translation: text, ids: output, source_tokens: src, tokens: written, log_probabilities: next.map(({ log }) => log), attention: Object.fromEntries(Object.entries(maps).map(([name, rows]) => [name, rows.map(row => Array.from(row))])) });
   return JSON.stringify({ run: RUN.name, sentence: state.text, beam_size: state.beams, held: state.hold, interventions: changes(), counted_from: 0, as_trained: told(shown.before), now: told(shown.now) }, null, 1);
 }
 function picture() { // the figure as a PNG, twice as fine
@@ -438,7 +442,7 @@ function python() {
   if (!state.edges.length) lines.push("edges = {}");
   else lines.push("edges = {", ...state.edges.map(e => `    ("${e.stack}", ${e.layer}, ${e.head === null ? "None" : e.head}, ${e.query}, ${e.key}): ${e.to === null ? '"cut"' : e.to},  # ${edgeText(e)}`), "}");
   lines.push("with intervening(t.model, heads, edges):");
-  if (state.hold) lines.push(`    print(t.n_best([line], n=1, beam_size=1, prefix=[[${shown.before.ids.join(", ")}]])[0][0].log_probabilities)`);
+  if (state.hold) lines.push(`    print(t.n_best([line], n=1, beam_size=1, prefix=[[${shown.before.output.filter(id => id !== END).join(", ")}]])[0][0].log_probabilities)`);
   else lines.push(`    print(t.translate(line, beam_size=${state.beams}))`);
   return lines.join("\n");
 }
@@ -459,10 +463,11 @@ async function copy(text, button) {
 }
 
 // --- examples, and the beginning ---------------------------------------------------------------------------------------------------------------------------------------
-function begin(preset) {
+function begin(preset, again = true) {
+  const set = () => Object.assign(state, { text: preset.text, heads: {}, edges: [], edge: null, word: null, hold: false, chosen: preset.chosen ?? null });
   task = preset;
   $("text").value = preset.text;
-  change(() => Object.assign(state, { text: preset.text, heads: {}, edges: [], edge: null, word: null, hold: false, chosen: preset.chosen ?? state.chosen }));
+  again ? change(set) : set();
 }
 function renderTask() {
   const mine = task && task.text === state.text;
@@ -470,7 +475,7 @@ function renderTask() {
   [...$("presets").children].forEach((button, i) => button.setAttribute("aria-pressed", String(!!mine && RUN.presets[i] === task)));
   if (!mine) return;
   const reached = task.goal && shown.now.text === task.goal && changed();
-  $("task").replaceChildren(reached ? task.done : task.task, ...(task.answer && !reached ? [make("button", { type: "button", onclick: () => change(() => Object.assign(state, { heads: task.answer.heads ?? {}, edges: task.answer.edges ?? [], edge: null })) }, "Show me")] : []));
+  $("task").replaceChildren(reached ? `\u2713 ${task.done}` : task.task, ...(task.answer && !reached ? [make("button", { type: "button", onclick: () => change(() => Object.assign(state, { heads: task.answer.heads ?? {}, edges: task.answer.edges ?? [], edge: null })) }, "Show me")] : []));
 }
 function introduce() {
   const { n_layers, n_heads, d_model } = RUN.config.model, { src, tgt } = RUN.config.data ?? {};
@@ -494,7 +499,7 @@ async function openFolder({ target: { files } }) {
     const parts = JSON.parse(await config.text()), named = async file => file && { name: file.name, content: await read(file) };
     RUN = { ...RUN, name: config.webkitRelativePath.split("/").at(-2) || "run", config: parts, averages: false, presets: RUN.presets.map(({ title, text, task }) => ({ title, text, task })) };
     await opened({ vocabulary: await named(vocabulary), sourceVocabulary: await named(source), weights: await read(weights), averages: null });
-    Object.assign(state, { heads: {}, edges: [], edge: null, word: null, chosen: "encoder.0.0" });
+    Object.assign(state, { heads: {}, edges: [], edge: null, word: null, chosen: null });
     past.length = future.length = 0;
     await update();
     const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
@@ -536,7 +541,7 @@ async function start() {
   try {
     await opened({ vocabulary: named("vocabulary", RUN.vocabulary), sourceVocabulary: named("source-vocabulary", RUN.sourceVocabulary), weights: bytes("weights"), averages: RUN.averages });
   } catch (error) { return say(error.message); }
-  if (!readAddress()) { task = RUN.presets[0] ?? null; Object.assign(state, { text: task?.text ?? "", chosen: task?.chosen ?? state.chosen }); }
+  if (!readAddress()) begin(RUN.presets[0] ?? { text: RUN.sentences[0] ?? "" }, false);
   $("text").value = state.text;
   $("beams").value = state.beams;
   await update();

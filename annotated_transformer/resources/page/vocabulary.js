@@ -3,7 +3,9 @@
 const PAD = 0, UNKNOWN = 1, START = 2, END = 3, WORD_START = "\u2581", UNKNOWN_MARK = "\u2047";
 
 // Python's white space: U+001C to U+001F and U+0085 belong to it, U+FEFF does not.
-const SPACES = /[\u2581\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/;
+const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const SPACES = new RegExp(`[\u2581${SPACE}]+`), ENDS = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g"), UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
+const spelled = text => text.replaceAll(WORD_START, " ").replace(ENDS, "");
 const NORMALIZERS = { // the run's `normalizer`
   none: text => text,
   nfc: text => text.normalize("NFC").replace(/[\u00ad\u200b\u2060\ufeff]/g, ""),
@@ -19,7 +21,7 @@ class Vocabulary {
   }
   decode(ids) {
     const kept = ids.filter(id => id !== PAD && id !== START && id !== END);
-    return kept.map(id => id === UNKNOWN ? this.unknown : this.piece(id)).join("").replaceAll(WORD_START, " ").trim();
+    return spelled(kept.map(id => id === UNKNOWN ? this.unknown : this.piece(id)).join(""));
   }
 }
 
@@ -43,7 +45,7 @@ function* fields(view, at, end) {
 class BytePairs extends Vocabulary {
   constructor(buffer, normalizer) {
     super(normalizer);
-    const NORMAL = 1, WHOLE = 4, BYTE = 6, view = new DataView(buffer), text = new TextDecoder();
+    const NORMAL = 1, WHOLE = 4, BYTE = 6, view = new DataView(buffer);
     this.unknown = UNKNOWN_MARK;
     this.pieces = [];
     this.rank = new Map(); // of a piece that may come of a merge: its score; later pieces score lower
@@ -54,7 +56,7 @@ class BytePairs extends Vocabulary {
       if (field !== 1) continue;
       let piece = "", score = 0, type = NORMAL;
       for (const part of fields(view, from, to)) {
-        if (part.field === 1) piece = text.decode(new Uint8Array(buffer, part.from, part.to - part.from));
+        if (part.field === 1) piece = UTF8.decode(new Uint8Array(buffer, part.from, part.to - part.from));
         else if (part.field === 2) score = view.getFloat32(part.from, true);
         else if (part.field === 3) type = part.value;
       }
@@ -108,7 +110,7 @@ class BytePairs extends Vocabulary {
       if (this.byteOf.has(id)) bytes.push(this.byteOf.get(id));
       else bytes.push(...new TextEncoder().encode(id === UNKNOWN ? ` ${UNKNOWN_MARK} ` : this.pieces[id]));
     }
-    return new TextDecoder().decode(new Uint8Array(bytes)).replaceAll(WORD_START, " ").trim();
+    return spelled(UTF8.decode(new Uint8Array(bytes)));
   }
 }
 
@@ -116,7 +118,7 @@ class BytePairs extends Vocabulary {
 class WordPieces extends Vocabulary {
   constructor(buffer, normalizer) {
     super(normalizer);
-    const { model } = JSON.parse(new TextDecoder().decode(buffer));
+    const { model } = JSON.parse(UTF8.decode(buffer));
     this.unknown = WORD_START + UNKNOWN_MARK;
     this.ids = new Map(Object.entries(model.vocab));
     this.pieces = [];
