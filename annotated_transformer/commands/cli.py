@@ -34,7 +34,6 @@ COMMANDS = {  # the module of each command's function
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
 USAGE = """usage: annotated-transformer COMMAND ...
-
   demo       learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture
   prepare    make a corpus ready for training: aligned text, a vocabulary, encoded sentences
   train      train a model, or continue a run that was stopped

@@ -58,7 +58,7 @@ class FairseqPositions(nn.Module):
         angle = position[:, None] * 10000 ** (-torch.arange(half, dtype=torch.float64) / (half - 1))
         return x + torch.stack((angle.sin(), angle.cos()), -1).flatten(1).to(x)
 
-
+# %% ../../nbs/imports/imported.ipynb #a086d670
 class ActivatedFeedForward(nn.Module):
     "`FeedForward` with another activation than ReLU."
 
@@ -70,7 +70,7 @@ class ActivatedFeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         return project(self.outer, self.activation(project(self.inner, x)))
 
-
+# %% ../../nbs/imports/imported.ipynb #79938c9a
 class ImportedEmbedding(SharedEmbedding):
     "The softmax's matrix and its bias. The target's vectors are the same rows or, with `own`, those of `vectors`."
 
@@ -116,7 +116,7 @@ class Imported(Transformer):
         forget_reordered(twin)
         return BiasedState(twin, packed(src, self.embedding.weight.device))
 
-
+# %% ../../nbs/imports/imported.ipynb #2d95e5f8
 class BiasedState(State):
     "A search of the fast model's, with the logits' bias."
 
@@ -206,7 +206,7 @@ class ImportedVocabulary(Vocabulary):
             inside = not plain and piece.endswith("@@")
         return found
 
-
+# %% ../../nbs/imports/imported.ipynb #1791fbbd
 KINDS[ImportedVocabulary.suffix] = ImportedVocabulary
 
 

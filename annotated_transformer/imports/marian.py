@@ -56,7 +56,7 @@ def spm(path: Path) -> str:
         raise InputError(f"{path}: no such file: fetch the whole folder")
     return base64.b64encode(path.read_bytes()).decode()
 
-
+# %% ../../nbs/imports/marian.ipynb #96882980
 def read_vocabulary(folder: Path, theirs: dict[str, Any], sizes: tuple[int, int], separate: bool
                     ) -> tuple[Vocabulary, list[int], list[int]]:
     "The vocabulary, and the order of rows in the source's and the target's table, which have these `sizes`."
