@@ -1,4 +1,4 @@
-"""Models of other programs: logits and translations beside the program itself, or an independent twin; and what is refused."""
+"""Models of other programs: logits and translations beside the program or an independent twin; and what is refused."""
 import argparse
 import json
 import os
@@ -21,7 +21,8 @@ from annotated_transformer.model.embedding import sinusoids
 from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
 from annotated_transformer.tools.files import InputError
 
-LINES = ["The dog sees the cow.", "The child that the woman knows sleeps in the old house.", "A “quoted” word — ☃", "no"]
+LINES = ["The dog sees the cow.", "The child that the woman knows sleeps in the old house.",
+         "A “quoted” word — ☃", "no"]
 
 
 def randomise(model: nn.Module, seed: int) -> nn.Module:
@@ -39,9 +40,9 @@ def write_marian(folder, seed=0, heads=4, width=32, depth=(2, 2), names=None, **
     names = names or ["</s>", "<unk>", *sorted(pieces.pieces(range(4, 190))), "<pad>"]
     sizes = {f"{stack}_{name}": n for stack, layers in zip(("encoder", "decoder"), depth)
              for name, n in (("layers", layers), ("attention_heads", heads), ("ffn_dim", 2 * width))}
-    config = {"vocab_size": len(names), "d_model": width, "pad_token_id": len(names) - 1, "eos_token_id": 0, "forced_eos_token_id": 0,
-              "decoder_start_token_id": len(names) - 1, "activation_function": "swish", "scale_embedding": True,
-              "max_position_embeddings": 128, **sizes, **changes}
+    config = {"vocab_size": len(names), "d_model": width, "pad_token_id": len(names) - 1, "eos_token_id": 0,
+              "forced_eos_token_id": 0, "decoder_start_token_id": len(names) - 1, "activation_function": "swish",
+              "scale_embedding": True, "max_position_embeddings": 128, **sizes, **changes}
     model = randomise(MarianMTModel(MarianConfig(**config)), seed)
     nn.init.normal_(model.final_logits_bias)
     model.save_pretrained(folder)
@@ -64,8 +65,8 @@ class Theirs:
         return self.model.model.encoder(self.rows[src], attention_mask=(src != PAD).long())[0], src != PAD
 
     def decode(self, tgt, memory, mask):
-        ids = self.rows[tgt]
-        return self.model(input_ids=ids, encoder_outputs=(memory,), attention_mask=mask.long(),  # FSMT masks nothing without input_ids
+        ids = self.rows[tgt]  # FSMT makes no causal mask without some input_ids
+        return self.model(input_ids=ids, encoder_outputs=(memory,), attention_mask=mask.long(),
                           decoder_input_ids=ids, use_cache=False).logits
 
     def logits(self, scores):
@@ -86,15 +87,14 @@ def batch(translator):
 
 
 def check_same(translator, theirs, tolerance=1e-4):
-    "Logits, their spread far above the tolerance; beam 4's translations and scores by the search that keeps keys and values."
+    "Logits, their spread far above the tolerance; all of beam 4's translations and scores, by our fast search."
     src, tgt = batch(translator)
     with torch.no_grad():
         a, b = theirs(src, tgt), translator.model(src, tgt)
     written = [i for i in range(a.size(-1)) if i != START]
     assert a[..., 4:].std() > 0.3 and (a - b)[..., written].abs().max() < tolerance
     assert (a.log_softmax(-1) - b.log_softmax(-1))[..., written].abs().max() < tolerance
-    found, wanted = (
-        [h for hypotheses in beam_search(model, src, extra=5, n_best=4) for h in hypotheses] for model in (translator.model, theirs))
+    found, wanted = (sum(beam_search(model, src, extra=5, n_best=4), []) for model in (translator.model, theirs))
     assert [h.ids for h in found] == [h.ids for h in wanted] and any(len(h.ids) > 2 for h in found)
     assert [h.score for h in found] == pytest.approx([h.score for h in wanted], abs=1e-3)
 
@@ -105,8 +105,10 @@ def run_of(folder, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [
-    {}, {"activation_function": "relu", "scale_embedding": False}, {"depth": (3, 1)}, {"depth": (1, 2), "activation_function": "gelu"},
-    {"share_encoder_decoder_embeddings": False}, {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
+    {}, {"activation_function": "relu", "scale_embedding": False}, {"depth": (3, 1)},
+    {"depth": (1, 2), "activation_function": "gelu"},
+    {"share_encoder_decoder_embeddings": False},
+    {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
 ], ids=lambda changes: " ".join(changes) or "opus")
 def test_marian_gives_the_same_logits_and_translations(changes, tmp_path):
     model = write_marian(tmp_path / "theirs", **changes)
@@ -118,10 +120,12 @@ def test_marian_gives_the_same_logits_and_translations(changes, tmp_path):
 @pytest.mark.slow
 def test_marian_of_opus_size(tmp_path):
     names = ["</s>", "<unk>", *(f"▁{i}" for i in range(58_098)), "<pad>"]
-    model = write_marian(tmp_path / "theirs", heads=8, width=512, depth=(6, 6), names=names, encoder_ffn_dim=2048, decoder_ffn_dim=2048)
+    model = write_marian(tmp_path / "theirs", heads=8, width=512, depth=(6, 6), names=names,
+                         encoder_ffn_dim=2048, decoder_ffn_dim=2048)
     translator = run_of(tmp_path / "theirs", tmp_path)
     assert 70e6 < sum(p.numel() for p in translator.model.parameters()) < 80e6
-    check_same(translator, Theirs(model, translator.model.config, order_of_rows(len(names), len(names) - 1, 1, len(names) - 1, 0)), 1e-3)
+    last = len(names) - 1
+    check_same(translator, Theirs(model, translator.model.config, order_of_rows(len(names), last, 1, last, 0)), 1e-3)
 
 
 def test_greedy_search_is_generate(tmp_path):
@@ -129,8 +133,9 @@ def test_greedy_search_is_generate(tmp_path):
     translator = run_of(tmp_path / "theirs", tmp_path)
     tokenizer, last = MarianTokenizer.from_pretrained(tmp_path / "theirs"), model.config.pad_token_id
     for line, (h,) in zip(LINES, translator.search(LINES, beam_size=1, extra=20)):
-        found = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=1, do_sample=False, bad_words_ids=[[last]],
-                               max_new_tokens=len(h.token_log_probabilities), forced_eos_token_id=None)
+        found = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=1, do_sample=False,
+                               bad_words_ids=[[last]], forced_eos_token_id=None,
+                               max_new_tokens=len(h.token_log_probabilities))
         ours = translator.vocabulary.decode(h.ids).replace("⁇", "")
         assert tokenizer.decode(found[0], skip_special_tokens=True).split() == ours.split()
 
@@ -158,11 +163,14 @@ def test_a_model_of_ours_comes_back(tmp_path):
 def test_commands_open_it(tmp_path, capsys):
     write_marian(tmp_path / "theirs", depth=(2, 1))
     translator = run_of(tmp_path / "theirs", tmp_path)
-    (tmp_path / "a.en").write_text("The dog sees the cow.\n"), (tmp_path / "a.de").write_text("Der Hund sieht die Kuh.\n")
-    cli.main(["evaluate", str(tmp_path / "run"), "--src", str(tmp_path / "a.en"), "--references", str(tmp_path / "a.de")])
+    for name, line in (("a.en", "The dog sees the cow.\n"), ("a.de", "Der Hund sieht die Kuh.\n")):
+        (tmp_path / name).write_text(line)
+    run, src, references = (str(tmp_path / name) for name in ("run", "a.en", "a.de"))
+    cli.main(["evaluate", run, "--src", src, "--references", references])
     assert "perplexity" in capsys.readouterr().out
     quality = translator.measure(["The dog."], ["Der Hund."])
-    src, tgt = (torch.tensor([ids]) for ids in (translator.encode(["The dog."])[0], [START, *translator.encode(["Der Hund."], "tgt")[0]]))
+    src, tgt = translator.encode(["The dog."]), translator.encode(["Der Hund."], "tgt")
+    src, tgt = torch.tensor(src), torch.tensor([[START, *tgt[0]]])
     with torch.no_grad():
         logs = translator.model(src, tgt[:, :-1]).log_softmax(-1)[0].gather(1, tgt[0, 1:, None])
     assert quality.perplexity == pytest.approx((-logs.mean()).exp().item(), rel=1e-4)
@@ -215,7 +223,8 @@ BREAKS = {
     "has neither": lambda f: (f / "model.safetensors").unlink(),
     "model.safetensors: not a safetensors file": lambda f: (f / "model.safetensors").write_bytes(b"x" * 20),
     "such objects can run code": lambda f: as_bin(f, {"a": Evil()}),
-    "pytorch_model.bin: cannot be read": lambda f: (as_bin(f, {}), (f / "pytorch_model.bin").write_bytes(b"PK\x03\x04")),
+    "pytorch_model.bin: cannot be read":
+        lambda f: (as_bin(f, {}), (f / "pytorch_model.bin").write_bytes(b"PK\x03\x04")),
     'Missing key(s) in state_dict: "encoder.0.self_attention.query.weight"':
         lambda f: as_bin(f, {"model.encoder.layers.0.self_attn.q_proj.weight": None}),
     'Unexpected key(s) in state_dict: "encoder.layernorm_embedding.weight"':
@@ -228,7 +237,8 @@ BREAKS = {
 def as_bin(folder, changes, half=False):
     "Replace model.safetensors by the older file, with every table in it, some of its entries changed."
     state = MarianMTModel.from_pretrained(folder).state_dict() | changes
-    torch.save({name: x.half() if half else x for name, x in state.items() if x is not None}, folder / "pytorch_model.bin")
+    state = {name: x.half() if half else x for name, x in state.items() if x is not None}
+    torch.save(state, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
 
 
@@ -254,17 +264,24 @@ def test_a_name_is_fetched(tmp_path, monkeypatch, capsys):
     import huggingface_hub
     write_marian(tmp_path / "theirs", depth=(1, 1))
     asked = []
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: asked.append(name) or str(tmp_path / "theirs"))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download",
+                        lambda name, **options: asked.append(name) or str(tmp_path / "theirs"))
     cli.main(["import", "some/model", str(tmp_path / "run")])
     assert asked == ["some/model"] and load(tmp_path / "run").run.config["imported"]["from"] == "some/model"
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *a, **k: (_ for _ in ()).throw(ConnectionError("no\nnetwork")))
+    def unreachable(name, **options):
+        raise ConnectionError("no\nnetwork")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
     refused(["import", "some/model", str(tmp_path / "other")], "no network", capsys)
     refused(["import", str(tmp_path / "nowhere"), str(tmp_path / "other")], "no such folder", capsys)
     (tmp_path / "empty").mkdir()
     refused(["import", str(tmp_path / "empty"), str(tmp_path / "other")], "no model is found", capsys)
 
 
-# --- fairseq, whose arithmetic transformers has as FSMT --------------------------------------------------------------------------------
+# --- fairseq, whose arithmetic transformers has as FSMT ---------------------------------------------------------------
+
+CODES = "#version: 0.2\nl o\nlo w\nlo w</w>\ne r</w>\nt h\nth e</w>\nd o\ndo g</w>\nn e\nne w</w>\n"
+
 
 def write_fairseq(folder, old=False, shared=True, **args):
     "A random FSMT model under fairseq's names, with its settings as a Namespace; `old` as the checkpoints of 2018."
@@ -274,7 +291,8 @@ def write_fairseq(folder, old=False, shared=True, **args):
     shape = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in sizes.items()}
     size = len(words) + 4
     model = randomise(FSMTForConditionalGeneration(FSMTConfig(
-        src_vocab_size=size, tgt_vocab_size=size, d_model=32, max_position_embeddings=100, tie_word_embeddings=shared, **shape)), 3)
+        src_vocab_size=size, tgt_vocab_size=size, d_model=32, max_position_embeddings=100, tie_word_embeddings=shared,
+        **shape)), 3)
     state = {name.removeprefix("model."): x for name, x in model.state_dict().items() if "embed_positions" not in name}
     state |= {f"{stack}.embed_positions._float_tensor": torch.zeros(1) for stack in ("encoder", "decoder")}
     if old:
@@ -286,15 +304,16 @@ def write_fairseq(folder, old=False, shared=True, **args):
             for i, norm in enumerate(norms):
                 for name in [name for name in state if name.startswith(stack) and f".{norm}_layer_norm." in name]:
                     state[name.replace(f"{norm}_layer_norm", f"layer_norms.{i}")] = state.pop(name)
-    settings = {"arch": "transformer", "encoder_attention_heads": 4, "decoder_attention_heads": 4, "source_lang": "en", "target_lang": "de",
+    langs = {"source_lang": "en", "target_lang": "de"}
+    settings = {"arch": "transformer", "encoder_attention_heads": 4, "decoder_attention_heads": 4, **langs,
                 "encoder_normalize_before": False, **args}
     checkpoint = {"args": argparse.Namespace(**settings), "model": state, "extra_state": {"epoch": 3}}
     if not old:
-        checkpoint |= {"args": None, "cfg": {"task": {"source_lang": "en", "target_lang": "de"}, "model": argparse.Namespace(**settings)}}
+        checkpoint |= {"args": None, "cfg": {"task": langs, "model": argparse.Namespace(**settings)}}
     torch.save(checkpoint, folder / "model.pt")
     for lang in ("en", "de"):
-        (folder / f"dict.{lang}.txt").write_text("".join(f"{word} {i}\n" for i, word in enumerate(words)), encoding="utf-8")
-    (folder / "bpecodes").write_text("#version: 0.2\nl o\nlo w\nlo w</w>\ne r</w>\nt h\nth e</w>\nd o\ndo g</w>\nn e\nne w</w>\n", encoding="utf-8")
+        (folder / f"dict.{lang}.txt").write_text("".join(f"{word} {i}\n" for i, word in enumerate(words)))
+    (folder / "bpecodes").write_text(CODES)
     return model
 
 
@@ -302,18 +321,21 @@ def write_fairseq(folder, old=False, shared=True, **args):
 def test_fairseq_gives_what_fsmt_gives(options, tmp_path, monkeypatch):
     model = write_fairseq(tmp_path / "theirs", **options)
     translator = run_of(tmp_path / "theirs", tmp_path)
-    assert translator.vocabulary.source.pieces(translator.encode(["low lower the"])[0]) == ["▁low", "▁low", "er", "▁the", "</s>"]
+    ids = translator.encode(["low lower the"])[0]
+    assert translator.vocabulary.source.pieces(ids) == ["▁low", "▁low", "er", "▁the", "</s>"]
     assert translator.vocabulary.decode([UNKNOWN, *translator.vocabulary.encode("lower dog")]) == "⁇ lower dog"
     monkeypatch.setattr("test_imports.LINES", ["low lower the", "the dog", "new lower dog low low the dog"])
     check_same(translator, Theirs(model, translator.model.config, order_of_rows(11, 1, 3, 2, 2)))
 
 
 @pytest.mark.parametrize("said, wrong", [
-    ("encoder_normalize_before", {"encoder_normalize_before": True}), ("no_token_positional_embeddings", {"no_token_positional_embeddings": True}),
+    ("encoder_normalize_before", {"encoder_normalize_before": True}),
+    ("no_token_positional_embeddings", {"no_token_positional_embeddings": True}),
     ("decoder_attention_heads differ", {"decoder_attention_heads": 2}), ("test_imports.Holder", {"what": "Holder"}),
 ])
 def test_fairseq_checkpoints_that_are_refused(said, wrong, tmp_path, capsys):
-    write_fairseq(tmp_path / "theirs", **{name: Holder() if value == "Holder" else value for name, value in wrong.items()})
+    wrong = {name: Holder() if value == "Holder" else value for name, value in wrong.items()}
+    write_fairseq(tmp_path / "theirs", **wrong)
     refused(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], said, capsys)
 
 
@@ -321,7 +343,7 @@ class Holder:
     "As fairseq's meters and OmegaConf's containers: an object of a class that is not allowed."
 
 
-# --- JoeyNMT, beside PyTorch's own layers ----------------------------------------------------------------------------------------------
+# --- JoeyNMT, beside PyTorch's own layers -----------------------------------------------------------------------------
 
 class Joey(nn.Module):
     "A twin of JoeyNMT's Transformer made of PyTorch's, in whose names its weights are not."
@@ -341,26 +363,29 @@ class Joey(nn.Module):
 
     def forward(self, src, tgt):
         mask = nn.Transformer.generate_square_subsequent_mask(tgt.size(1))
-        return self.out(self.core(self.embed(self.src, src), self.embed(self.trg, tgt), tgt_mask=mask, src_key_padding_mask=src == 1,
-                                  memory_key_padding_mask=src == 1))
+        return self.out(self.core(self.embed(self.src, src), self.embed(self.trg, tgt), tgt_mask=mask,
+                                  src_key_padding_mask=src == 1, memory_key_padding_mask=src == 1))
 
 
 def joey_state(twin, pre):
     "The twin's weights under JoeyNMT's names."
-    state = {"src_embed.lut.weight": twin.src.weight, "trg_embed.lut.weight": twin.trg.weight, "decoder.output_layer.weight": twin.out.weight,
+    state = {"src_embed.lut.weight": twin.src.weight, "trg_embed.lut.weight": twin.trg.weight,
+             "decoder.output_layer.weight": twin.out.weight,
              "encoder.pe.pe": torch.zeros(1, 5, 32), "decoder.pe.pe": torch.zeros(1, 5, 32)}
-    norms = {"encoder": ("layer_norm", "feed_forward.layer_norm"), "decoder": ("x_layer_norm", "dec_layer_norm", "feed_forward.layer_norm")}
+    last, parts = "feed_forward.layer_norm", ("weight", "bias")
+    norms = {"encoder": ("layer_norm", last), "decoder": ("x_layer_norm", "dec_layer_norm", last)}
     for stack, own in (("encoder", "src_src_att"), ("decoder", "trg_trg_att")):
         for i, layer in enumerate(getattr(twin.core, stack).layers):
             modules = {"feed_forward.pwff_layer.0": layer.linear1, "feed_forward.pwff_layer.3": layer.linear2}
             modules |= {name: getattr(layer, f"norm{j}") for j, name in enumerate(norms[stack], 1)}
-            for name, attention in [(own, layer.self_attn)] + ([("src_trg_att", layer.multihead_attn)] if stack == "decoder" else []):
+            cross = {"src_trg_att": layer.multihead_attn} if stack == "decoder" else {}
+            for name, attention in {own: layer.self_attn, **cross}.items():
                 modules[f"{name}.output_layer"] = attention.out_proj
                 for part, *x in zip("qkv", attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)):
                     modules[f"{name}.{part}_layer"] = argparse.Namespace(weight=x[0], bias=x[1])
-            state |= {f"{stack}.layers.{i}.{name}.{part}": getattr(m, part) for name, m in modules.items() for part in ("weight", "bias")}
+            state |= {f"{stack}.layers.{i}.{name}.{p}": getattr(m, p) for name, m in modules.items() for p in parts}
         if pre:
-            state |= {f"{stack}.layer_norm.{part}": getattr(getattr(twin.core, stack).norm, part) for part in ("weight", "bias")}
+            state |= {f"{stack}.layer_norm.{p}": getattr(getattr(twin.core, stack).norm, p) for p in parts}
     return {name: x.detach().clone() for name, x in state.items()}
 
 
@@ -369,11 +394,11 @@ def write_joey(folder, pre=True, tied=True, **stack):
     twin = randomise(Joey(pre, len(names), tied=tied), 2)
     folder.mkdir()
     torch.save({"steps": 10, "model_state": joey_state(twin, pre), "optimizer_state": {}}, folder / "best.ckpt")
-    half = {"type": "transformer", "num_heads": 4, "num_layers": 2, "embeddings": {"embedding_dim": 32, "scale": True}} | stack
-    side = {"level": "bpe", "lowercase": True, "tokenizer_type": "subword-nmt", "tokenizer_cfg": {"codes": "far/away/codes"}}
+    half = {"type": "transformer", "num_heads": 4, "embeddings": {"embedding_dim": 32, "scale": True}} | stack
+    side = {"level": "bpe", "lowercase": True, "tokenizer_cfg": {"codes": "far/away/codes"}}
     (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"encoder": half, "decoder": half}, "data": {
         "src": side | {"lang": "en"}, "trg": side | {"lang": "de"}}}))
-    (folder / "codes").write_text("#version: 0.2\nl o\nlo w\nlo w</w>\ne r</w>\nd o\ndo g</w>\nt h\nth e</w>\n")
+    (folder / "codes").write_text(CODES)
     for name in ("src_vocab.txt", "trg_vocab.txt"):
         (folder / name).write_text("\n".join(names) + "\n")
     return twin
@@ -384,7 +409,8 @@ def test_joeynmt_gives_what_pytorch_gives(options, tmp_path):
     twin = write_joey(tmp_path / "theirs", **options)
     translator = run_of(tmp_path / "theirs", tmp_path)
     rows = torch.tensor(order_of_rows(9, 1, 0, 2, 3))
-    src = nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in translator.encode(["The lower dog", "dog", "low low the"])], batch_first=True)
+    encoded = map(torch.tensor, translator.encode(["The lower dog", "dog", "low low the"]))
+    src = nn.utils.rnn.pad_sequence([*encoded], batch_first=True)
     tgt = torch.tensor([[START, 4, 5, 6, 7]] * 3)
     with torch.no_grad():
         a, b = twin(rows[src], rows[tgt])[..., rows], translator.model(src, tgt)
@@ -394,7 +420,8 @@ def test_joeynmt_gives_what_pytorch_gives(options, tmp_path):
 
 
 @pytest.mark.parametrize("said, options", [
-    ("versions of JoeyNMT disagree", {"pre": False}), ("layer_norm post", {"layer_norm": "post"}), ("alpha 0.5", {"alpha": 0.5}),
+    ("versions of JoeyNMT disagree", {"pre": False}), ("layer_norm post", {"layer_norm": "post"}),
+    ("alpha 0.5", {"alpha": 0.5}),
     ("type recurrent", {"type": "recurrent"}), ("not as JoeyNMT writes it", {"embeddings": None}),
 ])
 def test_joeynmt_models_that_are_refused(said, options, tmp_path, capsys):
@@ -409,7 +436,7 @@ def test_joeynmt_folders_that_lack_a_file(name, tmp_path, capsys):
     refused(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], name, capsys)
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------------------------
 
 def test_byte_pairs():
     ranks = {pair: i for i, pair in enumerate([("a", "b"), ("ab", "ab"), ("b", "a"), ("c", "ab</w>"), ("a", "b</w>")])}
