@@ -63,7 +63,7 @@ readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@mkdir -p build
 	@$(RUN) jupyter nbconvert --log-level ERROR --to markdown --output-dir build --TagRemovePreprocessor.enabled=True \
 		--TagRemovePreprocessor.remove_input_tags hide-input nbs/index.ipynb
-	@sed -e 's#](\([a-z_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
+	@sed -e 's#](\([a-z0-9_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
 		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
 
 site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)
