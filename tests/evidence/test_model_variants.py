@@ -10,7 +10,7 @@ from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.experiments import by_distance, model_variants
 from annotated_transformer.experiments.rivals_measured import System, read_rules, run_names
-from annotated_transformer.experiments.verdicts import read_claims
+from annotated_transformer.experiments.judge import read_claims
 from annotated_transformer.engine.fast import plain
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.corpus.grammar import examples
