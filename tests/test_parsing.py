@@ -135,7 +135,7 @@ def test_what_is_no_treebank(tmp_path, wsj, treebanks):
     make = lambda name, source, **options: lambda: tree_corpus(tmp_path / "data", name, source, **options)
     fails(make("craft", tmp_path / "text"), "0.tree, line 1", "no treebank")
     fails(make("craft", tmp_path / "nowhere"), "nowhere")
-    fails(make("craft", None), "--source")
+    fails(make("craft", None), "give")
     fails(make("craft", wsj / "02"), "2 files")
     fails(make("craft+genia", treebanks / "treebank_craft"), "genia*.mrg.gz")
     fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
@@ -156,7 +156,7 @@ def test_the_sample_through_nltk(tmp_path, treebanks, monkeypatch):
     assert tree_corpus(tmp_path / "data", "ptb-sample").splits["test"]["pairs"] == 24
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "empty")])
     monkeypatch.setattr(nltk, "download", lambda name, quiet: False)
-    fails(lambda: tree_corpus(tmp_path / "other", "ptb-sample"), "network", "--source")
+    fails(lambda: tree_corpus(tmp_path / "other", "ptb-sample"), "network", "give")
 
 
 def test_wrong_options(tmp_path, treebanks):
@@ -690,8 +690,8 @@ def lines_of(made, tmp_path, capsysbinary):
 def test_parse_keeps_line_n_at_line_n(lines_of):
     out, told, code = lines_of("The dog sleeps.\n\nA child (or two) doesn't wait.\n \nEvery cow is old.")
     assert code == 0 and len(out) == 6 and out[1] == out[3] == out[5] == ""
-    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks \((.*)\):", told, re.MULTILINE)
-    assert lacking == [("3", "- L R '"), ("5", "E")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
+    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks: (.*): the result", told, re.MULTILINE)
+    assert lacking == [("3", "- (U+002D), L (U+004C), R (U+0052), ' (U+0027)"), ("5", "E (U+0045)")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
     assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
     assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
     assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
@@ -743,7 +743,7 @@ def test_parse_from_a_pipe(made):
 def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
     (tmp_path / "machine").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n")
     data, run = str(tmp_path / "data"), str(tmp_path / "run")
-    prepare = ["prepare", data, "--corpus", "craft", "--source", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
+    prepare = ["prepare", "trees", data, "craft", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
                str(tmp_path / "machine"), "--extra-weight", "0.5"]
     cli.main(prepare)
     assert Corpus.open(data).splits["train"]["pairs"] == 2 * 192 + 1
@@ -765,9 +765,9 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
         path.unlink()
     for arguments, named in (
         (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
-        (["prepare", tmp_path / "d", "--corpus", "ptb"], ["--source"]),
+        (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra", tmp_path / "no"], ["no"]),
-        (["prepare", tmp_path / "d", "--corpus", "grammar", "--extra", tmp_path / "no"], ["--extra", "--corpus grammar"]),
+        (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),

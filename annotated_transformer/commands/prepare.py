@@ -317,18 +317,18 @@ def modern(words: Sequence[str]) -> list[str]:
         return rest
     if kind not in (*KINDS, *SIZES):
         raise InputError(f"--corpus {kind[:100]}: there are {', '.join(KINDS)}")
-    source = [old.source] if old.source else []
+    folder, others = (rest[:1], rest[1:]) if rest and not rest[0].startswith("-") else ([], rest)
     if kind in KINDS:
-        new = [kind, *rest, *([old.sources] if old.sources else [f"--source={source[0]}"] if source else [])]
+        new = [kind, *folder, *filter(None, [old.sources]), *others, *(["--source", old.source] if old.source else [])]
     else:
-        new = ["trees", *rest, kind, *source]
+        new = ["trees", *folder, kind, *filter(None, [old.source]), *others]
     say(f"warning: --corpus is the spelling of version 0.1; now it is: annotated-transformer prepare {shlex.join(new)}")
     return new
 
 
 def subcommand(words: Sequence[str]) -> tuple[str, list[str]]:
     "The name of the function that the arguments of `prepare` ask for, and its own arguments."
-    words = modern(words)
-    if words and words[0] in KINDS and not any(word.split("=")[0] == "--train" for word in words):
-        return f"prepare_{words[0]}", words[1:]
-    return "prepare", words
+    new = modern(words)
+    if new and new[0] in KINDS and (new != words or not any(word.split("=")[0] == "--train" for word in words)):
+        return f"prepare_{new[0]}", new[1:]
+    return "prepare", new
