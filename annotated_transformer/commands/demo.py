@@ -15,12 +15,11 @@ from pathlib import Path
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
 from .prepare import SIZES, Symbols, learn_and_encode
-from .train import open_or_start
-from ..training.presets import preset_named
+from .train import open_or_start, translator_of_dev
 from ..corpus.corpora import Corpus, grammar_corpus
-from ..tools.files import InputError
+from ..tools.files import InputError, needs
 from ..tools.options import say
-from ..training.presets import check_training
+from ..training.presets import check_training, preset_named
 from ..training.loop import train
 from ..decoding.translation import Translator, evaluate, load
 
@@ -52,6 +51,8 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
         folder: where data, run and picture go; a demo that was stopped is continued
         steps: updates (default: 900)
     """
+    for library in ("sacrebleu", "altair", "vl_convert"):  # now, not after the training
+        needs(library, "all")
     given = {} if steps is None else {"steps": steps}
     model, training = preset_named("tiny")
     check_training(replace(training, **given), model.vocab_size)  # an impossible value is named now, not after the corpus was made
@@ -63,7 +64,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     preset = None if (run_folder / "config.json").exists() else "tiny"
     run = open_or_start(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
-    if not train(run, data):
+    if not train(run, data, translate=translator_of_dev(run, data)):
         say(f"Stopped. Continue with: annotated-transformer demo {shlex.quote(str(folder))}")
         return
     say("3/4  Translating sentences that it has never seen")
