@@ -171,8 +171,8 @@ class ImportedVocabulary(Vocabulary):
 
     suffix = ".imported"
 
-    def __init__(self, content: bytes, source: Vocabulary | None = None):
-        super().__init__(content, source)
+    def __init__(self, content: bytes, source: Vocabulary | None = None, normaliser: str = "none"):
+        super().__init__(content, source, normaliser)
         facts = json.loads(content)
         self.symbols, self.lowercase, self.processor = facts["symbols"], facts.get("lowercase", False), None
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols) if i >= len(SPECIALS)}
