@@ -18,7 +18,7 @@ from typing import Literal
 
 from ..decoding import translation
 from ..tools.files import InputError, needs
-from ..model.transformer import UNKNOWN
+from ..model.symbols import UNKNOWN
 from ..tools.options import say
 from ..training.runs import shipped_runs
 from ..parsing.treebanks import TREES, WORDED

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from .corpora import Corpus
 from ..tools.files import InputError, counted, write_json, writing
-from ..model.transformer import END, PAD, START
+from ..model.symbols import END, PAD, START
 from .vocabulary import Vocabulary
 
 # %% ../../nbs/corpus/batching.ipynb #a99f5c0e

@@ -29,7 +29,8 @@ from ..corpus.batching import Batch, batch_indices, pad
 from ..tools.files import InputError, counted, writing
 from .search import Constraint, Ensemble, Hypothesis, beam_search
 from ..engine.fast import plain
-from ..model.transformer import END, PAD, START, Transformer
+from ..model.symbols import END, PAD, START
+from ..model.transformer import Transformer
 from ..training.regularization import Quality, measure
 from ..training.runs import Run, find_run
 from ..engine.rounding import round_products
