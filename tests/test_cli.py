@@ -554,7 +554,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["unrecognized arguments: --vocab-size 77"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "9" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "1" + "0" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-ff", "9" * 14], ["weights", "give a smaller model"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--dropout", "2"], ["dropout is 2"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--d-model", "0"], ["d_model is 0"]),

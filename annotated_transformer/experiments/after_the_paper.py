@@ -36,7 +36,8 @@ from ..after.encoder_only import labelled_right, learn, loss_at, mask_words, one
 from .runner import Place, Step, read_plan
 from ..tools.files import InputError, file_digest, read_json, write_json
 from ..corpus.grammar import examples, lemmas, n_words
-from ..model.transformer import BASE, END, PAD, START, Transformer, TransformerConfig
+from ..model.symbols import END, PAD, START
+from ..model.transformer import BASE, Transformer, TransformerConfig
 from ..after.preferences import best_of, best_of_kl, dpo
 from ..tools.records import beginning, ended, make_record
 from ..decoding.scores import bleu

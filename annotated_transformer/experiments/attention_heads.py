@@ -30,7 +30,8 @@ from ..corpus.batching import batch_indices, pad
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, file_digest
 from ..corpus.grammar import Example, examples, n_words
-from ..model.transformer import END, START, Transformer
+from ..model.symbols import END, START
+from ..model.transformer import Transformer
 from ..tools.records import add_record, check_new, make_record, run_program
 from ..decoding.translation import Translator, load
 from ..corpus.vocabulary import WORD_START, Vocabulary, spaced

@@ -30,7 +30,8 @@ from ..corpus.batching import Batch
 from ..tools.files import InputError
 from ..model.embedding import sinusoids
 from ..engine.fast import fast, keep_memory, product
-from ..model.transformer import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
+from ..model.symbols import END, PAD, START
+from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
 from ..training.presets import TrainingConfig
 from ..tools.processes import training_device

@@ -29,7 +29,8 @@ from .benchmark import in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
 from ..engine.fast import State, keep_memory
-from ..model.transformer import BASE, BIG, END, Transformer, TransformerConfig
+from ..model.symbols import END
+from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import make_record, run_program
 from ..engine.rounding import PRODUCTS, round_products
 from ..decoding.scores import bleu as bleu_score

@@ -20,7 +20,8 @@ from ..decoding.search import NEVER
 from ..model.embedding import sinusoids
 from ..tools.files import InputError, creating, needs
 from ..model.layers import EPSILON
-from ..model.transformer import END, START, UNKNOWN, Transformer, TransformerConfig
+from ..model.symbols import END, START, UNKNOWN
+from ..model.transformer import Transformer, TransformerConfig
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import NAME, SOURCE_NAME, SPECIALS, BytePairVocabulary, Vocabulary
 

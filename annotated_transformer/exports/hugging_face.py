@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from ..model.attention import MultiHeadAttention
 from .ctranslate2 import check_transformer, filled, symbols_of
 from ..tools.files import InputError, creating, write_json
-from ..model.transformer import END, PAD, START, UNKNOWN, Transformer, TransformerConfig
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import Transformer, TransformerConfig
 from ..decoding.search import NEVER
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import SPECIALS, Vocabulary

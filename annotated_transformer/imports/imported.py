@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from ..corpus.vocabulary import KINDS, SPECIALS, WORD_START, Vocabulary
 from ..engine.fast import FastTransformer, State, forget_reordered, packed, project
 from ..model.embedding import SharedEmbedding
-from ..model.transformer import PAD, START, UNKNOWN, Transformer, TransformerConfig
+from ..model.symbols import PAD, START, UNKNOWN
+from ..model.transformer import Transformer, TransformerConfig
 from ..tools.files import InputError
 
 # %% ../../nbs/imports/imported.ipynb #b45cbde6

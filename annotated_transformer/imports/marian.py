@@ -18,7 +18,7 @@ from ..corpus.vocabulary import SPECIALS, Vocabulary
 from .imported import (
     FAIRSEQ_NAMES, ImportedConfig, checked, order_of_rows, read_pickle, renamed, tables, vocabulary_of)
 from ..model.embedding import sinusoids
-from ..model.transformer import END, PAD, UNKNOWN
+from ..model.symbols import END, PAD, UNKNOWN
 from ..tools.files import InputError, read_json
 from ..training.checkpoints import load_weights
 

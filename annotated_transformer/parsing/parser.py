@@ -26,7 +26,8 @@ from .bracket_f1 import Scores, score
 from ..corpus.corpora import Corpus
 from ..decoding.search import Constraint
 from ..tools.files import InputError
-from ..model.transformer import BASE, END, PAD
+from ..model.symbols import END, PAD
+from ..model.transformer import BASE
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 from ..training.loop import start_run

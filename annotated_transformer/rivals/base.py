@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ..engine.kinds import architecture, build
 from ..model.embedding import LearnedPositions, SharedEmbedding
-from ..model.transformer import BASE, PAD
+from ..model.symbols import PAD
+from ..model.transformer import BASE
 from ..training.optimizer import learning_rate
 from ..training.presets import PRESETS as TRANSLATORS
 from ..training.presets import TrainingConfig

@@ -28,7 +28,7 @@ from ..corpus.corpora import Corpus
 from ..decoding.search import sample
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..tools.files import InputError, write_json
-from ..model.transformer import END, START
+from ..model.symbols import END, START
 from ..training.optimizer import OPTIMIZERS, clip, set_rate
 from ..tools.options import say
 from ..tools.processes import progress_bar, stop_signals, training_device

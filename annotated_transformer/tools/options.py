@@ -108,6 +108,9 @@ def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None
     parser = OptionParser(prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     argv = sys.argv[1:] if argv is None else argv
     add_arguments(parser, function, argv=argv)
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):  # too many options for a line
+        parser.usage = " ".join(["%(prog)s", *(p.name.upper() for p in parameters if p.kind is p.POSITIONAL_ONLY), "[options]"])
     given = vars(parser.parse_intermixed_args(argv))
     typed, places = {name: value for name, value in given.items() if value is not None}, []
     for name, parameter in inspect.signature(function).parameters.items():
