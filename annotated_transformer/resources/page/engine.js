@@ -217,8 +217,9 @@ function changedWords(a, b) {
   }
   return { gone, fresh, pairs };
 }
-function swaps(before, now) {
-  return changedWords(before.split(" "), now.split(" ")).pairs.map(([a, b]) => `${a || "(nothing)"} \u2192 ${b || "(nothing)"}`);
+function swaps(before, now) { // punctuation left out
+  const words = line => line.replace(/[^\p{L}\p{N} ]/gu, "").split(" ");
+  return changedWords(words(before), words(now)).pairs.map(([a, b]) => `${a || "(nothing)"} \u2192 ${b || "(nothing)"}`);
 }
 
 // {id, method, given} is answered by {id, result} or {id, error}, and on the way by {id, progress}; "stop" ends what takes long.

@@ -48,7 +48,7 @@ const changes = () => ({ heads: state.heads, edges: state.edges });
 const changed = () => state.edges.length > 0 || Object.keys(state.heads).length > 0;
 const bare = piece => piece.replaceAll(WORD_START, "");
 const wordOf = piece => piece === "</s>" ? "end" : piece === "<s>" ? "start" : bare(piece) || "\u00b7";
-const withRule = x => x.toFixed(2).replace("-", "\u2212");
+const withRule = x => x.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "\u2212");
 
 // --- a change: undone with the sentence that it belongs to ----------------------------------------------------------------------------------
 const remembered = () => JSON.stringify({ text: state.text, heads: state.heads, edges: state.edges });
@@ -381,7 +381,7 @@ async function count() {
   $("counted").dataset.of = of;
   $("counted").replaceChildren(make("p", { class: "note" }, ...told), make("dl", {}, ...pair("sentences where it applies", `${t.n} of ${t.read}`),
     ...pair("translation changes", `${t.changed} of ${t.n}${interval(t.changed, t.n)}`), ...pair("same change, random head", `${t.control} of ${t.n}${interval(t.control, t.n)}`), ...swapped.flatMap(([swap, n]) => pair(swap, String(n)))),
-  make("ul", {}, ...t.examples.slice(0, 3).map(({ sentence, before, now }) => make("li", {}, `${sentence} ${before} \u2192 ${now}`))));
+  make("ul", {}, ...t.examples.slice(0, 3).map(({ sentence, before, now }) => make("li", {}, make("b", {}, sentence), ` ${before} \u2192 ${now}`))));
 }
 
 // --- the address, files, Python -------------------------------------------------------------------------------------------------------------------------------------
