@@ -9,13 +9,14 @@ from annotated_transformer.engine.kinds import build
 from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.experiments import by_distance, model_variants
-from annotated_transformer.experiments.rivals_measured import System, read_rules, run_names
+from annotated_transformer.experiments.rivals_measured import System, read_rules
+from annotated_transformer.experiments.runner import Place, Step, read_plan, summary, work
 from annotated_transformer.experiments.judge import read_claims
 from annotated_transformer.engine.fast import plain
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.corpus.grammar import examples
 from annotated_transformer.model.transformer import START, TransformerConfig, count_parameters
-from annotated_transformer.tools.records import read_record
+from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
 from annotated_transformer.training.presets import PRESETS
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.decoding.translation import load
@@ -32,35 +33,36 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-def small(name: str, systems: dict[str, System]):
-    rules = read_rules(name)
-    return rules._replace(training=rules.training | FEW, trials=rules.trials | ({} if len(rules.trials["peaks"]) == 1 else FEW), systems=systems)
+def small(name: str, module, systems: dict[str, System], **more) -> list[Step]:
+    "The steps of a plan with fewer updates and other systems."
+    plan = {key: value for key, value in read_plan(name).items() if key != "steps"}
+    trials = plan["trials"] | ({} if len(plan["trials"]["peaks"]) == 1 else FEW)
+    return module.steps(**plan | {"data": {"de": "data"}, "training": plan["training"] | FEW, "trials": trials, "system": [s._asdict() for s in systems.values()]}, **more)
 
 
 def asked(prefix: str) -> set[str]:
     "The numbers that the claims want of such records."
-    sides = [side for claim in read_claims()["claim"] if claim["judge"] == "margin" for side in (claim["better"], claim["worse"])]
+    sides = [claim[side] for claim in read_claims()["claim"] for side in ("better", "worse") if side in claim]
     return {side[key].removeprefix("metrics.") for side in sides if side["record"].startswith(prefix) for key in ("value", "over") if key in side}
 
 
-def test_variants_of_the_model_to_the_end(data, tmp_path, monkeypatch, capsys):
-    "The sweep's two rows are asked for; once they are there, positions are measured."
+def test_variants_of_the_model_to_the_end(data, tmp_path):
+    "The rows base and (E) are asked for; once they are there, positions are measured."
     systems = {name: s._replace(model=TINY, seeds={"de": [0]}) for name, s in read_rules("model_variants").systems.items()}
-    monkeypatch.setattr(model_variants, "read_rules", lambda name: small(name, systems))
-    places = {"folder": tmp_path / "runs", "sweep": tmp_path / "sweep", "out": tmp_path / "out"}
-    model_variants.model_variants(data, **places)
-    assert "annotated-transformer sweep base E" in capsys.readouterr().err
+    steps, place = small("model_variants", model_variants, systems), Place(tmp_path, tmp_path / "runs", tmp_path / "out")
+    assert work(steps, place, "model_variants") == []
+    assert summary(steps, place).splitlines()[0] == "row_small_base_seed0: no record yet; another plan makes it"
     for row, kind in (("base", "sinusoidal"), ("E", "learned")):
-        run = start_run(tmp_path / "sweep" / f"row_small_{row}_seed0", data, TransformerConfig(vocab_size=300, **TINY, positions=kind), replace(PRESETS["small"][1], **FEW))
+        name = f"row_small_{row}_seed0"
+        run = start_run(place.runs / "variations" / name, data, TransformerConfig(vocab_size=300, **TINY, positions=kind), replace(PRESETS["small"][1], **FEW))
         assert train(run)
-    for _ in range(2):  # the second time there is nothing to do
-        model_variants.model_variants(data, **places)
-    names = sorted(path.stem for path in (tmp_path / "out").iterdir())
-    assert names == sorted(f"variant_{name}_seed0" for name in (*systems, "positions"))  # one rate: no trials
-    found = read_record(tmp_path / "out" / "variant_positions_seed0.json")
+        add_record(make_record(name, "variation", data={}, config={}, seed=0, seconds=0, metrics={}), place.out)
+    assert work(steps, place, "model_variants") == [] and summary(steps, place) == "All is done."
+    assert {step.name for step in steps} == {f"variant_{name}_seed0" for name in (*systems, "positions")}  # one rate: no trials
+    found = find_record("variant_positions_seed0", place.out)
     assert asked("variant_positions") <= set(found["metrics"]) and len(found["metrics"]) == 6
     assert {line["positions"] for line in found["by_position"]} == set(model_variants.POSITIONS)
-    assert asked("variant_additive") <= set(read_record(tmp_path / "out" / "variant_additive_seed0.json")["metrics"])
+    assert {"perplexity/dev", "sacrebleu/dev"} <= set(find_record("variant_additive_seed0", place.out)["metrics"])
 
 
 def test_positions_are_measured_beyond_the_training_length(data, tmp_path):
@@ -84,7 +86,7 @@ def test_positions_are_measured_beyond_the_training_length(data, tmp_path):
     assert math.isclose(sum(line["tokens"] * math.log(line["perplexity"]) for line in lines), sum(map(sum, nats.values())), rel_tol=1e-4)
 
 
-def test_the_rules_of_the_variants_are_the_sweeps():
+def test_the_rules_of_the_variants_are_those_of_the_rows():
     from annotated_transformer.experiments.variations import scaled
 
     rules, (model, training) = read_rules("model_variants"), scaled("base", "small", 5000)
@@ -106,13 +108,13 @@ def test_additive_attention_looks_at_no_padding():
     torch.testing.assert_close(model(padded, tgt), model(src, tgt))
 
 
-def test_distances_to_the_end(data, tmp_path, monkeypatch):
+def test_distances_to_the_end(data, tmp_path):
     systems = {"transformer": System("transformer", "tiny", "base", {"de": [0]}, model=TINY)}
-    monkeypatch.setattr(by_distance, "read_rules", lambda name: small(name, systems))
-    by_distance.by_distance(data=data, sentences=150, folder=tmp_path / "runs", out=tmp_path / "out")
-    names = sorted(path.stem for path in (tmp_path / "out").iterdir())
+    place = Place(tmp_path, tmp_path / "runs", tmp_path / "out")
+    assert work(small("by_distance", by_distance, systems, sentences=150), place, "by_distance") == []
+    names = list(read_records(place.out))
     assert [name for name in names if "trial" not in name] == ["distance_transformer_seed0", "grammar_transformer_seed0"] and len(names) == 2 + 3
-    found = read_record(tmp_path / "out" / "distance_transformer_seed0.json")
+    found = find_record("distance_transformer_seed0", place.out)
     assert asked("distance_") <= set(found["metrics"]) and all(0 <= v <= 1 for k, v in found["metrics"].items() if k.startswith("kept"))
     assert sum(found["metrics"].get(f"pairs/{name}", 0) for name in by_distance.GROUPS) == sum(
         v for k, v in found["metrics"].items() if k in ("pairs/subject", "pairs/relative", "pairs/particle"))
@@ -155,18 +157,8 @@ def test_a_wrong_form_loses_a_dependency():
 def test_the_rules_by_distance_are_of_equal_size(name):
     rules = read_rules(name)
     assert all(s.seeds == {"de": [0, 1, 2]} for s in rules.systems.values()) and rules.systems["transformer"].config in PRESETS
-    assert {name for of in run_names(rules).values() for name in of} >= {f"{rules.name}_transformer_seed0"}
-    from annotated_transformer.experiments.rivals_measured import there
-
-    assert len(there(rules)) == len(rules.systems) == 3
+    assert len(rules.systems) == 3 and rules.data == {"de": "grammar"}
     from annotated_transformer.rivals.base import body_parameters
 
-    sizes = [body_parameters(s.configuration(1200)) for s in there(rules)]
+    sizes = [body_parameters(s.configuration(1200)) for s in rules.systems.values()]
     assert max(sizes) / min(sizes) < 1.05
-
-
-@pytest.mark.parametrize("main", [by_distance.main, model_variants.main])
-def test_wrong_options_are_one_line(main, capsys, tmp_path):
-    with pytest.raises(SystemExit) as end:
-        main(["--minutes", "0", "--out", str(tmp_path / "out")])
-    assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "out").exists()

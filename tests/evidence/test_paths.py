@@ -7,7 +7,9 @@ import torch
 
 from annotated_transformer.experiments import paths
 from annotated_transformer.experiments.complexity import LAYERS, Sizes
-from annotated_transformer.tools.records import read_record
+from annotated_transformer.experiments.runner import Place
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.records import add_record
 
 RULES = paths.read_rules()
 TINY = RULES._replace(
@@ -82,41 +84,29 @@ def test_paths_of_whole_stacks(model):
         assert bool(of_one[0, 11 - distance].abs().max() > 0) == reached, distance
 
 
-def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "read_rules", lambda: TINY)
-    paths.paths("dilated", 0, folder=tmp_path / "a", out=tmp_path / "whole")
-    times = iter(range(10**6))
-    monkeypatch.setattr(paths.time, "monotonic", lambda: float(next(times)))  # every evaluation ends a sitting
-    for _ in range(20):
-        paths.paths("dilated", 0, minutes=1 / 60, folder=tmp_path / "b", out=tmp_path / "parts")
-    whole, parts = (read_record(tmp_path / name / "paths_dilated_seed0.json") for name in ("whole", "parts"))
-    assert whole["metrics"] == parts["metrics"] and whole["curve"] == parts["curve"] and len(parts["sittings"]) > 1
-    assert {"accuracy/recall/8", "while_learning/copying/2", "path/8", "parameters", "steps", "rate"} <= set(whole["metrics"])
-    rates = read_record(tmp_path / "whole" / "paths_rates_dilated.json")
-    assert rates["metrics"]["rate"] == whole["metrics"]["rate"] == max(TINY.training.rates, key=lambda r: rates["metrics"][f"while_learning/{r:g}"])
+def test_a_stopped_run_ends_as_one_that_was_not(tmp_path):
+    whole, parts = (Place(tmp_path, tmp_path / name, tmp_path / f"{name}_out") for name in ("whole", "parts"))
+    over = replace(parts, until=0.0)  # every evaluation ends a session
+    for number, do in enumerate((paths.trials, lambda rules, model, place: paths.measured(rules, model, 0, place))):
+        once = do(TINY, "dilated", whole)
+        for stopped in range(20):
+            if (found := do(TINY, "dilated", over)) is not None:
+                break
+        assert found["metrics"] == once["metrics"] and found.get("curve") == once.get("curve")
+        for record, place in ((once, whole), (found, parts)):
+            add_record(record, place.out)
+        if number == 0:
+            rates = once["metrics"]
+    assert stopped == 2 and len(found["sittings"]) == 3
+    assert {"accuracy/recall/8", "while_learning/copying/2", "path/8", "parameters", "steps", "rate"} <= set(once["metrics"])
+    assert rates["rate"] == once["metrics"]["rate"] == max(TINY.training.rates, key=lambda r: rates[f"while_learning/{r:g}"])
 
 
-def test_the_plan_is_what_has_no_record(tmp_path):
-    (tmp_path / "paths_recurrent_seed1.json").write_text("{}")
-    todo = list(paths.jobs(RULES, None, None, tmp_path))
-    assert len(todo) == 29 and ("recurrent", 1) not in todo and todo[0] == ("self-attention", 0)
-    assert list(paths.jobs(RULES, "recurrent", None, tmp_path)) == [("recurrent", n) for n in (0, 2, 3, 4)]
-
-
-@pytest.mark.parametrize("options, word", [(["--model", "lstm"], "--model lstm"), (["--minutes", "0"], "--minutes 0"), (["--seed", "-1"], "--seed -1"), (["--seed", "99"], "--seed 99: there are 0, 1, 2, 3, 4")])
-def test_wrong_options_are_one_line(options, word, capsys, tmp_path):
-    with pytest.raises(SystemExit) as end:
-        paths.main([*options, "--out", str(tmp_path)])
-    said = capsys.readouterr().err
-    assert end.value.code == 2 and word in said and said.count("\n") == 1 and not any(tmp_path.iterdir())
-
-
-def test_a_damaged_state_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "read_rules", lambda: TINY)
-    (tmp_path / "dilated_rate0.001.pt").write_bytes(b"no")
-    with pytest.raises(SystemExit) as end:
-        paths.main(["--model", "dilated", "--seed", "0", "--folder", str(tmp_path), "--out", str(tmp_path / "out")])
-    assert end.value.code == 2 and not (tmp_path / "out").exists()
+def test_a_damaged_state_is_told(tmp_path):
+    (tmp_path / "paths").mkdir()
+    (tmp_path / "paths" / "dilated_rate0.001.pt").write_bytes(b"no")
+    with pytest.raises(InputError, match="remove it to begin again"):
+        paths.trials(TINY, "dilated", Place(tmp_path, tmp_path, tmp_path))
 
 
 def test_an_lstm_with_open_gates_remembers():

@@ -251,13 +251,14 @@ def test_a_model_that_is_not_here(done):
     assert work(STEPS, place, "small") == [] and find_record(again[0], place.out)
 
 
-def test_the_clock(place):
+def test_the_clock(place, monkeypatch):
+    monkeypatch.setattr(module, "read_rules", lambda name="": SMALL._replace(systems={name: SMALL.systems["recurrent"]._replace(name=name)} if name else SMALL.systems))
     [step] = module.speed_steps([4, 8], 16, 1)
     record = step.do(place)
     device = "gpu" if torch.cuda.is_available() else "cpu"
     assert step.alone and step.name == record["name"] == f"rival_speed_{device}_{native_precision(module.training_device())}"
     assert {(line["system"], line["n"]) for line in record["metrics"]["updates"]} == {
-        (name, n) for name in (*RULES.systems, "input-feeding") for n in (4, 8)}
+        (name, n) for name in ("transformer", "recurrent", "input_feeding") for n in (4, 8)}
     assert all(line["batch"] == 16 // line["n"] for line in record["metrics"]["updates"]) and all(record["metrics"][f"seconds/transformer/{n}"] > 0 for n in (4, 8))
 
 

@@ -5,9 +5,10 @@ from annotated_transformer.corpus import grammar
 from annotated_transformer.commands.prepare import prepare
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.experiments import sources_left_out
-from annotated_transformer.experiments.sources_left_out import leave_out, without
+from annotated_transformer.experiments.runner import Place, work
+from annotated_transformer.experiments.sources_left_out import steps, without
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.tools.records import read_record
+from annotated_transformer.tools.records import read_records
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +37,12 @@ def small(monkeypatch):
 
 
 def test_each_run_is_measured_on_the_same_sets(mixed, small, tmp_path):
-    for name, left in (("nothing", ()), ("first", ("one",)), ("second", ("two",))):
-        leave_out(mixed / "s.toml", mixed / "data", left, name, steps=3, folder=tmp_path / "runs", out=tmp_path)
-    corpora = {name: Corpus.open(tmp_path / "runs" / f"data_{name}" / "corpus") for name in ("nothing", "first", "second")}
-    records = {name: read_record(tmp_path / f"sources_{name}_seed0.json") for name in corpora}
+    place = Place(mixed, tmp_path / "runs", tmp_path / "out")
+    some = steps("s.toml", "data", 3, [0, 1], {"first": ["one"], "second": ["two"]})
+    assert [step.name for step in some] == [f"sources_{name}" for name in ("nothing_seed0", "nothing_seed1", "first_seed0", "second_seed0")]
+    assert work(some[:1] + some[2:], place, "sources_left_out") == []
+    corpora = {name: Corpus.open(place.runs / "sources" / f"data_{name}" / "corpus") for name in ("nothing", "first", "second")}
+    records = {name: read_records(place.out)[f"sources_{name}_seed0"] for name in corpora}
     assert {tuple(sorted(corpus.splits)) for corpus in corpora.values()} == {("dev", "test_two", "train")}
     for split in ("dev", "test_two"):
         assert all(list(corpus.pairs(split)) == list(corpora["nothing"].pairs(split)) for corpus in corpora.values())
@@ -49,15 +52,13 @@ def test_each_run_is_measured_on_the_same_sets(mixed, small, tmp_path):
     assert len({record["data"]["vocabulary"] for record in records.values()}) == 1
     assert records["first"]["config"]["weights"] == {"one": 1.0, "two": 2.0}
     assert records["first"]["config"]["without"] == ["one"] and records["first"]["metrics"]["steps"] == 3
-    with pytest.raises(InputError, match="run_first_seed0: a run of --steps 3"):
-        leave_out(mixed / "s.toml", mixed / "data", ("one",), "first", steps=4, folder=tmp_path / "runs", out=tmp_path / "again")
+    more = steps("s.toml", "data", 4, [0], {"first": ["one"]})[1]
+    with pytest.raises(InputError, match="run_first_seed0: begun with steps 3"):
+        more.do(place)
 
 
-def test_what_cannot_be_left_out(mixed, tmp_path):
+def test_what_cannot_be_left_out(mixed):
     with pytest.raises(InputError, match="no training source 'three': there are one, two"):
         without(mixed / "s.toml", ["three"])
     with pytest.raises(InputError, match="nothing would be left"):
         without(mixed / "s.toml", ["one", "two"])
-    with pytest.raises(InputError, match="--without and a --name"):
-        leave_out(mixed / "s.toml", mixed / "data", ("one",), folder=tmp_path, out=tmp_path)
-    assert not list(tmp_path.iterdir())
