@@ -24,10 +24,10 @@ demo: $(RUNTIME) ## train a small Transformer, watch it learn to translate (minu
 	@$(RUN) annotated-transformer demo
 
 test: $(DEVELOP) ## the checks of ten minutes: every chapter runs, the package works
-	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup --ignore tests/evidence || status=1; exit $$status
+	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
 test-all: $(DEVELOP) ## also the slow ones, and the evidence
-	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" || status=1; exit $$status
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/evidence || status=1; exit $$status
 
 check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run, its room tested (make check NB=model/attention)
 	@$(RUN) nbdev_export

@@ -102,12 +102,12 @@ def begun_record(path: Path, run: Run, sentences: int) -> dict:
     "The record at `path` of a search that was stopped, or a new one. Raises InputError for one of other weights or sentences."
     of = {"weights": run.record.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
-    check_new(path.stem, path.parent)
     if path.exists():
         record = read_record(path)
         if (record["config"], record["data"]) != (of, run.config["data"]):
             raise InputError(f"{path}: of other weights or sentences: give another --out, or remove it")
         return record
+    check_new(path.stem, path.parent)
     return make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0,
                        metrics={"points": []})
 

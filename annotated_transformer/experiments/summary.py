@@ -25,7 +25,7 @@ from .variations import ROWS
 from ..tools.files import InputError, writing
 from ..tools.records import add_record, finished, metric, read_record, read_records, results_folder, run_program
 
-# %% ../../nbs/experiments/summary.ipynb #734753a1
+# %% ../../nbs/experiments/summary.ipynb #6c7402a7
 RUN = ["averages", "command", "config.model", "curve", "data", "intervals", "processes", "revision", "seconds", "signature"]
 KEPT = {  # what chapters show of a group beside plain numbers: of its first run, with * of each
     "after_alignment": ["samples"], "after_alignment_larger": ["curve*", "samples"], "all_sources_en_de": RUN, "multi30k_narrow*": RUN,
@@ -74,7 +74,8 @@ def groups(records: Mapping[str, dict]) -> dict[str, dict]:
     named: dict[str, list[dict]] = {}
     for name, record in records.items():
         if "_trial_" not in name:
-            named.setdefault(re.sub(r"_seed\d+", "", name), []).append(record)
+            without = re.sub(r"_seed\d+", "", name)  # one of that name may be there, too: what was measured without a seed
+            named.setdefault(f"{without}_seeds" if without != name and without in records else without, []).append(record)
     return {name: group(sorted(runs, key=lambda r: r["seed"]), [path for pattern, paths in KEPT.items() if fnmatchcase(name, pattern) for path in paths])
             for name, runs in sorted(named.items())}
 
