@@ -23,10 +23,11 @@ from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.training.checkpoints import load_weights
 from annotated_transformer.commands import train as train_command
 from annotated_transformer.commands.configuration import read_configuration
-from annotated_transformer.commands.translate import drawn, unknown_characters
+from annotated_transformer.commands.translate import drawn
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.model.transformer import END, UNKNOWN, count_parameters
+from annotated_transformer.model.symbols import END
+from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.options import OptionParser, add_arguments
 from annotated_transformer.training.presets import TINY, TrainingConfig
 from annotated_transformer.training.regularization import measure
@@ -614,12 +615,3 @@ def test_an_option_without_a_default_is_asked_for(capsys):
         records.run_program(program, "a_module", ["--help"])
     said = capsys.readouterr().out
     assert "(default: 1 2)" in said and "(default: )" not in said
-
-
-def test_unknown_characters_can_be_read():
-    class Pieces:
-        "Knows no Cyrillic and no control characters, and a full stop only where it stands alone."
-        def encode(self, texts):
-            return [[UNKNOWN if "Ж" in text or "\0" in text or "." in text[1:-1] else 5] for text in texts]
-
-    assert unknown_characters(Pieces(), "ein Ж.\0 a.b . Ж") == ["Ж", "\\x00", "a.b"]
