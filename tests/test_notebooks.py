@@ -36,7 +36,7 @@ HOSTS = [".".join(host) for host in (
     ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("crates", "io"),
     ("deb", "debian", "org"), ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("proxy", "golang", "org"))]
 LINES = 60  # a cell's, its directives and empty lines not counted; a class may have more
-MODULES = 9  # a room's: what one can keep in mind
+MODULES = 11  # in a room; commands has one for each command
 ANY_NUMBER = {"experiments"}
 TORCH_ALONE = {"model": {"torch", "jaxtyping"}}  # jaxtyping writes shapes into signatures
 BY_HAND = {"__init__.py", "__main__.py", "_moved.py"}  # in the package; everything else is exported

@@ -240,7 +240,7 @@ def prepare_multi30k(folder: Path, /, *, source: Path | None = None, src: str = 
     finish(folder, lambda rules: multi30k(folder, source, src, tgt, rules, overwrite=overwrite),
            overwrite, cleaning, symbols, SIZES["multi30k"], "small")
 
-
+# %% ../../nbs/commands/prepare.ipynb #9279a8d7
 def prepare_wmt14(folder: Path, /, *, source: Path | None = None, tgt: Literal["de", "fr"] = "de",
                   overwrite: bool = False, **options: of_text) -> None:
     """Make the paper's data, WMT 2014 from English to German or French, ready for training.

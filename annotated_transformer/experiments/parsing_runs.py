@@ -11,6 +11,7 @@ __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SA
            'steps', 'run_step', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
