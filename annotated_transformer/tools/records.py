@@ -340,10 +340,11 @@ def add_record(record: dict, folder: str | Path) -> None:
             file.writelines(f"{found[name]}\n" for name in sorted(found))
 
 
-def move_record(path: str | Path, folder: str | Path | None = None) -> None:
+def move_record(path: str | Path, folder: str | Path | None = None) -> dict:
     "Move a record from a file of its own, where a program keeps it as it goes, into its comparison's file in `folder` (that file's own)."
-    add_record(read_record(path), folder or Path(path).parent)
+    add_record(record := read_record(path), folder or Path(path).parent)
     Path(path).unlink()
+    return record
 
 
 def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
