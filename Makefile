@@ -16,7 +16,7 @@ RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
 CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_FIGURES="$$PWD/build/figures"
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
 
-.PHONY: help demo test test-all lab exercises export notebooks figures readme site
+.PHONY: help demo test evidence test-all lab exercises export notebooks figures readme site
 
 help: ## what there is (this list)
 	@sed -n 's/^\([a-z-]*\):.* ## /\1#/p' Makefile | awk -F '#' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -27,8 +27,11 @@ demo: $(RUNTIME) ## train a small Transformer, watch it learn to translate (minu
 test: $(DEVELOP) ## the checks: every chapter runs, nothing is stale, all tests pass
 	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
+evidence: $(DEVELOP) ## the experiments' own tests: records, verdicts, tables, and the programs that make them
+	@$(CHECK) pytest -n 2 --dist loadgroup tests/evidence
+
 test-all: $(DEVELOP) ## also the slow ones: chapters' slow cells and tests of minutes
-	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" || status=1; exit $$status
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/evidence || status=1; exit $$status
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: with the paper's own words folded in)
 	@$(RUN) jupytext --quiet --sync nbs/*.ipynb nbs/*/*.ipynb
@@ -63,7 +66,7 @@ readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@mkdir -p build
 	@$(RUN) jupyter nbconvert --log-level ERROR --to markdown --output-dir build --TagRemovePreprocessor.enabled=True \
 		--TagRemovePreprocessor.remove_input_tags hide-input nbs/index.ipynb
-	@sed -e 's#](\([a-z_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
+	@sed -e 's#](\([a-z0-9_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
 		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
 
 site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)

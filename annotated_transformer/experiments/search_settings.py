@@ -102,12 +102,12 @@ def begun_record(path: Path, run: Run, sentences: int) -> dict:
     "The record at `path` of a search that was stopped, or a new one. Raises InputError for one of other weights or sentences."
     of = {"weights": run.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
-    check_new(path.stem, path.parent)
     if path.exists():
         record = read_record(path)
         if (record["config"], record["data"]) != (of, run.config["data"]):
             raise InputError(f"{path}: of other weights or sentences: give another --out, or remove it")
         return record
+    check_new(path.stem, path.parent)
     return make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0,
                        metrics={"points": []})
 
@@ -134,8 +134,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
         write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         words = [f"{name} {point[name]}" for name in VARIED]
         print(f"{' '.join(words)}: {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
-    move_record(path)
-    return record
+    return move_record(path)
 
 # %% ../../nbs/experiments/search_settings.ipynb #dfd459b0
 def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path | None = None,

@@ -7,7 +7,8 @@ __all__ = ['BEGUN', 'ENTRIES', 'FILES', 'command_line', 'hardware', 'versions', 
            'machine_load', 'beginning', 'ended', 'this_process', 'begin_sitting', 'mark_sitting', 'read_sittings',
            'record_digest', 'sealed', 'is_older', 'origin', 'make_record', 'parsed', 'read_record', 'write_record',
            'check_place', 'comparison_of', 'results_folder', 'texts', 'read_records', 'find_record', 'finished',
-           'metric', 'add_record', 'move_record', 'check_new', 'list_records', 'run_program', 'main']
+           'metric', 'add_record', 'move_record', 'check_new', 'list_records', 'summary', 'by_seed', 'run_program',
+           'main']
 
 # %% ../../nbs/tools/records.ipynb #9663c209
 import hashlib
@@ -28,7 +29,7 @@ from pathlib import Path
 
 import torch
 
-from .files import InputError, checkout, locked, write_json, writing
+from .files import InputError, checkout, locked, read_json, write_json, writing
 from .options import call, one_line_errors
 from .processes import processes, training_device
 
@@ -339,10 +340,11 @@ def add_record(record: dict, folder: str | Path) -> None:
             file.writelines(f"{found[name]}\n" for name in sorted(found))
 
 
-def move_record(path: str | Path, folder: str | Path | None = None) -> None:
+def move_record(path: str | Path, folder: str | Path | None = None) -> dict:
     "Move a record from a file of its own, where a program keeps it as it goes, into its comparison's file in `folder` (that file's own)."
-    add_record(read_record(path), folder or Path(path).parent)
+    add_record(record := read_record(path), folder or Path(path).parent)
     Path(path).unlink()
+    return record
 
 
 def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
@@ -363,6 +365,26 @@ def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
         except InputError as error:
             rows.append((place, "", "", str(error).removeprefix(f"{place}: ")))
     return rows
+
+# %% ../../nbs/tools/records.ipynb #5259ecd5
+def summary(part: str = "groups") -> dict:
+    """A part of the summary of all records: `groups` by name, `verdicts`, `rows`, `points` or `tables`.
+
+    `summary()["row_small_A1"]["metrics"]["perplexity"]["value"]` is a mean over seeds. Raises InputError where there is no summary.
+    """
+    found = read_json(results_folder() / "summary.json")[part]
+    for group in found.values() if part == "groups" else ():
+        group["metrics"] = {name: of if isinstance(of, dict) else {"value": of} for name, of in group["metrics"].items()}
+    return found
+
+
+def by_seed(group: dict) -> list[dict]:
+    "The runs of a group, one a seed: record, seed, hardware, metrics, and what the summary keeps of each run, or of the first alone."
+    machines = group["hardware"] if isinstance(group["hardware"], list) else [group["hardware"]] * len(group["seeds"])
+    return [{"name": group["records"][i], "seed": seed, "hardware": machines[i],
+             "metrics": {name: of["values"][i] if "values" in of else of["value"] for name, of in group["metrics"].items()}}
+            | {name: values[i] for name, values in group.get("each", {}).items()} | (group.get("first", {}) if i == 0 else {})
+            for i, seed in enumerate(group["seeds"])]
 
 # %% ../../nbs/tools/records.ipynb #07ddb087
 def run_program(function: Callable, module: str, argv: Sequence[str] | None = None) -> None:

@@ -1,35 +1,25 @@
-"""The tables of results: every cell the paper's or a record's, escaped and linked, else missing; and the records themselves."""
-import ast
-import fnmatch
+"""The tables of results: every cell the paper's or a record's, else missing with a command; and the summary, which is what the records give."""
 import json
 import math
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import asdict, replace
-from datetime import date
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from annotated_transformer.paper import tables as paper
-from annotated_transformer.experiments import results
-from annotated_transformer.tools.files import InputError
+from annotated_transformer.drawing.result_tables import Cell, ResultTable, to_html, to_latex, write_tables
+from annotated_transformer.experiments import results, summary
+from annotated_transformer.experiments.variations import command_for
 from annotated_transformer.model.transformer import BASE
-from annotated_transformer.experiments.judges import judge_all
-from annotated_transformer.experiments.sweep import command_for
-from annotated_transformer.experiments.verdicts import read_claims
-from annotated_transformer.drawing.result_tables import Cell, ResultTable, missing, to_html, to_latex, to_markdown
-from annotated_transformer.tools.records import finished, read_records
+from annotated_transformer.paper import tables as paper
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.records import comparison_of, finished, make_record, read_records, write_record
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "nbs" / "results"
-NOT_A_COMMIT: set[str] = set()  # records whose revision is none of this repository's commits; each needs a reason
 
 
 def record(name: str, task: str, metrics: dict, **more) -> dict:
@@ -63,101 +53,12 @@ def tables(whole) -> dict[str, ResultTable]:
     return results.all_tables(finished(whole))
 
 
-# --- the records of this repository ----------------------------------------------------------------------------------------------------
-
-def test_records_say_where_they_come_from(whole):
-    complaints = []
-    for name, r in whole.items():
-        if name not in NOT_A_COMMIT and not re.fullmatch(r"[0-9a-f]{7,40}", r["revision"]):
-            complaints.append(f"{name}: revision {r['revision']!r} is no clean commit")
-        if not r["command"] or r["command"] == "from Python":
-            complaints.append(f"{name}: its command is {r['command']!r}, which nobody can give again")
-        if not (r["data"].get("name") or r["data"].get("run") or r["data"].get("folder")):
-            complaints.append(f"{name}: its data have no name")
-        if not r["hardware"] or not r["versions"].get("torch"):
-            complaints.append(f"{name}: no hardware, or no version of torch")
-        try:
-            date.fromisoformat(r["date"])
-        except ValueError:
-            complaints.append(f"{name}: date {r['date']!r}")
-    assert not complaints, "\n".join(complaints)
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout")
-def test_revisions_are_commits_of_this_repository(whole):
-    asked = {r["revision"] for name, r in whole.items() if name not in NOT_A_COMMIT}
-    known = subprocess.run(["git", "cat-file", "--batch-check"], input="".join(f"{revision}^{{commit}}\n" for revision in asked),
-                           cwd=ROOT, text=True,
-                           capture_output=True, check=True).stdout
-    unknown = re.findall(r"^(\S+?)\^\{commit\} missing", known, re.M)
-    assert not unknown, f"no such commits: {unknown}, in {[name for name, r in whole.items() if r['revision'] in unknown]}"
-
-
-def patterns(notebook: Path) -> set[str]:
-    "What a chapter's code may read: its strings as glob patterns, with `*` for what an f-string works out."
-    found = set()
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        source = "".join(cell["source"])
-        try:
-            nodes = list(ast.walk(ast.parse(source))) if cell["cell_type"] == "code" else []
-        except SyntaxError:
-            nodes = []
-        for node in nodes:
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-            elif isinstance(node, ast.JoinedStr):
-                found.add("".join(v.value if isinstance(v, ast.Constant) else "*" for v in node.values))
-    return {p.split("/")[-1].removesuffix(".json") for p in found if len(re.sub(r"[*\W]", "", p)) > 4 and len(p) < 120}
-
-
-def test_every_record_is_used(whole, tables):
-    in_tables = {name for table in tables.values() for cell in cells(table) for name in cell.records}
-    in_tables |= {name for found in judge_all(read_claims()["claim"], whole, RECORDS).values() for f in found for name in f.records}
-    read = {p for notebook in (ROOT / "nbs").glob("[0-9]*.ipynb") for p in patterns(notebook)}
-    unused = [name for name in whole if name not in in_tables and not any(fnmatch.fnmatchcase(name, p) for p in read)]
-    assert not unused, f"no chapter reads {', '.join(unused)}"
-
-
-def test_a_use_is_found_and_a_missing_one_is_noticed(tmp_path):
-    cells = [{"cell_type": "code", "source": 'Path("results/one_thing.json"), f"other_{x}_cpu.json", glob("third_*")'},
-             {"cell_type": "markdown", "source": "fourth_thing"}]
-    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
-    read = patterns(tmp_path / "a.ipynb")
-    used = [name for name in ("one_thing", "other_7_cpu", "third_thing", "fourth_thing")
-            if any(fnmatch.fnmatchcase(name, p) for p in read)]
-    assert used == ["one_thing", "other_7_cpu", "third_thing"]
-
-
-# --- reading -----------------------------------------------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("content, said", [
-    ("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "not a result record"), ('{"name": "broken", "task": "variation", "metrics": {}}', "it has no command"),
-    (json.dumps(record("other", "variation", {})), "is named other"),
-                                           (json.dumps(record("broken", "variation", []) | {"metrics": [1]}), "no metrics"),
-])
-def test_a_file_that_is_no_record_is_one_line(tmp_path, capsys, content, said):
-    (tmp_path / "broken.json").write_text(content)
-    with pytest.raises(InputError, match=r"broken\.json.*") as caught:
-        read_records(tmp_path)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(SystemExit) as ended:
-        results.main(["--out", str(tmp_path / "out"), "--records", str(tmp_path)])
-    out, err = capsys.readouterr()
-    assert ended.value.code == 2 and err.count("\n") == 1 and said in err and not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("metrics, said", [({}, "no metric perplexity"), ({"perplexity": None}, "None"),
                                            ({"perplexity": math.inf}, "inf"), ({"perplexity": "5"}, "'5'")])
 def test_a_metric_that_is_missing_is_one_line(metrics, said):
     with pytest.raises(InputError, match=re.escape(said)) as caught:
         results.table_3(named(variation("base", 0, 5, 30) | {"metrics": metrics}))
-    assert "row_small_base_seed0.json" in str(caught.value) and "make row_small_base_seed0" in str(caught.value)
-
-
-def test_no_checkout_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="go to the top of the checkout"):
-        read_records()
+    assert "row_small_base_seed0: " in str(caught.value) and "make row_small_base_seed0" in str(caught.value)
 
 
 # --- the tables --------------------------------------------------------------------------------------------------------------------------
@@ -227,16 +128,13 @@ def test_captions_say_how_the_small_runs_were_made():
         assert "Multi30k" in said and "divided by 4" in said and "2,000 steps" in said and "post-norm" in said and "pre-norm" not in said
 
 
-def test_missing_rows_name_the_sweeps_own_commands():
-    for make in (results.table_3, results.appendix_table):
-        assert all(command.startswith("annotated-transformer prepare data/multi30k --corpus multi30k && ") for command in make({}).commands)
-    assert results.table_3({}).commands[0] == command_for(["base"], "small")
+def test_missing_rows_name_the_plan():
+    assert results.table_3({}).commands == results.appendix_table({}).commands == [command_for("small")]
 
 
 def test_abandoned_runs_are_in_no_table_but_their_own():
     given_up = variation("base", 0, 5, 30) | {"status": "abandoned", "reason": "the loss rose"}
     assert not finished(named(given_up)) and results.abandoned(named(given_up)).lines[0][2] == "the loss rose"
-    assert "no record" in results.abandoned({}).caption
 
 
 def passed(layer: str, seconds: float, **config) -> dict:
@@ -309,8 +207,8 @@ def test_table_4_and_its_missing_cells():
 def test_systems_that_live_here_stand_beside_the_papers():
     "Without records everything of ours is missing, with a command; with them each is in its own line and column."
     empty = results.table_2_here({})
-    command = "python -m annotated_transformer.experiments.rivals_measured next"
-    assert {c.command for c in cells(empty) if c == "missing"} == {command, f"{command} --rules wider_rates", f"{command} --rules input_feeding"}
+    plans = ("rivals_measured", "wider_rates", "input_feeding")
+    assert {c.command for c in cells(empty) if c == "missing"} == {f"python -m annotated_transformer.experiments run {plan}" for plan in plans}
     assert set(empty.frame["the paper: newstest2014", "EN-DE"]) - {""} <= {str(line[2]) for line in paper.printed(2)[0]}
     test = "sacrebleu/test_2016_flickr"
     found = named(*(record(f"rival_test_recurrent_seed{i}", "rival", {test: 30.0 + i}, sittings=[]) for i in range(3)),
@@ -341,61 +239,6 @@ def test_seeds_of_a_parser_are_one_line():
     assert results.table_4(seeds).frame["F1", "ours"].tolist()[len(paper.table(4)):] == ["51.0 ± 1.0"]
 
 
-# --- three ways of writing ---------------------------------------------------------------------------------------------------------------
-
-class Page(HTMLParser):
-    "The cells of the tables of a page, with their columns, and the targets of its links."
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.rows, self.links, self.tags, self.inside = [], [], [], False
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        attributes = dict(attributes)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append(["", int(attributes.get("colspan", 1))])
-            self.inside = True
-        if tag == "a":
-            self.links.append(attributes["href"])
-
-    def handle_endtag(self, tag):
-        self.inside = self.inside and tag not in ("td", "th")
-
-    def handle_data(self, data):
-        if self.inside:
-            self.rows[-1][-1][0] += data
-
-
-def trial(text: str) -> ResultTable:
-    return ResultTable("A trial", "of signs", [("", "row"), ("group", "a"), ("group", "b")],
-                       [(text, Cell(text), Cell(text, ["run"])), ("last", "x", "y")], rules=[1])
-
-
-SIGNS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Z"]), min_size=1, max_size=12)
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=SIGNS.filter(lambda text: not re.fullmatch(r"\*.+\*", text)) | st.sampled_from(
-    ["<script>alert(1)</script>", "a | b", "$x$ & 50%", r"\end{tabular}", "a_b*c*", "`[x](y)`", '"><b>', "&amp;", "{", "}"]))
-def test_any_text_is_text(text):
-    page = Page(to_html(trial(text)))
-    assert [cell for cell, _ in page.rows[2]] == [text] * 3 and not {"script", "img", "b"} & set(page.tags[page.tags.index("td"):])
-    assert all(sum(span for _, span in row) == 3 for row in page.rows)  # every line covers every column
-    row = to_markdown(trial(text)).splitlines()[4]
-    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 4  # three cells: four bars that are not escaped
-    latex = to_latex(trial(text))
-    plain = re.sub(r"\\[{}&%$#_]", "", latex)  # without escaped signs
-    depth = [0]
-    for sign in plain:
-        depth.append(depth[-1] + {"{": 1, "}": -1}.get(sign, 0))
-    assert min(depth) == depth[-1] == 0 and plain.count("$") % 2 == 0 and "%" not in plain
-    assert plain.count("&") == 2 + 2 + 2 + 1 and plain.count(r"\end{tabular}") == 1  # two lines, names, groups
-
-
 def test_signs_of_the_tables_are_known_to_latex(tables):
     for name, table in tables.items():
         assert to_latex(table).isascii(), (name, {sign for sign in to_latex(table) if not sign.isascii()})
@@ -412,33 +255,6 @@ def test_latex_rows_cover_every_column(tables):
         assert text.count(r"\midrule") == 1 + len([rule for rule in table.rules if rule])
 
 
-def test_a_long_table_goes_over_pages():
-    line = ("a few words that wrap, " * 9, missing("train --all"))
-    short, long = (to_latex(ResultTable("The list", "of n", ["a", "b"], [line] * n)) for n in (40, 41))
-    assert "longtable" not in short and r"\begin{tabular}{p{4.5cm}r}" in short and r"\begin{longtable}{p{4.5cm}r}" in long
-
-
-def test_several_records_are_told_by_their_seeds():
-    runs, others = Cell("8.39", ["row_seed0", "row_seed12"]), Cell("5.5·10¹³", ["run", "benchmark_seed1"])
-    table = ResultTable("t", "", ["a", "b"], [(runs, others)])
-    page = Page(to_html(table))
-    assert page.rows[1] == [["8.39 (0, 12)", 1], ["5.5·10¹³ (1, 2)", 1]]
-    assert page.links == [f"results/{name}.json" for name in ("row_seed0", "row_seed12", "run", "benchmark_seed1")]
-    assert "8.39 ([0](results/row_seed0.json), [12](results/row_seed12.json))" in to_markdown(table)
-    assert r"8.39 (\href{results/row_seed0.json}{0}, " in to_latex(table)
-
-
-def test_a_wrong_number_of_cells_is_refused():
-    with pytest.raises(ValueError, match="1 cells for 2 columns, in the line of 'x'"):
-        ResultTable("t", "", ["a", "b"], [("x",)])
-
-
-def test_missing_cells_are_numbered_once():
-    table = ResultTable("t", "", ["a", "b"], [(missing("one"), missing("two")), (missing("one"), "x")])
-    assert table.commands == ["one", "two"]
-    assert [cell for row in Page(to_html(table)).rows[1:] for cell, _ in row] == ["missing [1]", "missing [2]", "missing [1]", "x"]
-
-
 def test_style_stands_in_every_cell(tables):
     "A notebook that is not trusted keeps no style sheet."
     for table in tables.values():
@@ -446,31 +262,61 @@ def test_style_stands_in_every_cell(tables):
         assert "<style" not in html and "class=" not in html and html.count("<td style=") == html.count("<td") > 0
 
 
-def test_files_whose_links_lead_somewhere(tmp_path, tables, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    made = results.write_tables(tables, tmp_path / "out")
-    assert len(made) == 3 * len(results.all_tables({})) and all(path.stat().st_size > 200 for path in made)
-    links = [(path, link) for path in made for link in (
-        Page(path.read_text()).links if path.suffix == ".html" else re.findall(r"\]\(([^)]+)\)" if path.suffix == ".md"
-                                                                               else r"\\href\{([^}]+)\}", path.read_text()))]
-    assert links
-    for path, link in links:
-        assert (path.parent / link.replace("\\", "").split("#")[0]).exists(), (path.name, link)
+# --- files, and the summary ------------------------------------------------------------------------------------------------------------
+
+def test_links_of_the_saved_tables_lead_somewhere():
+    "HTML, Markdown and LaTeX in figures/tables; each link is to the file that holds the record."
+    files = [path for path in (ROOT / "figures" / "tables").iterdir()]
+    pattern = {".html": r'href="([^"]+)"', ".md": r"\]\(([^)]+)\)", ".tex": r"\\href\{([^}]+)\}"}
+    links = {(path, link.replace("\\", "")) for path in files for link in re.findall(pattern[path.suffix], path.read_text())}
+    assert links and not [(path.name, link) for path, link in links if not (path.parent / link).exists()]
 
 
 def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
     saved, fresh = ROOT / "figures" / "tables", ROOT / "build" / f"tables-{os.getpid()}"  # as deep, so the links are the same
     monkeypatch.chdir(ROOT)
     try:
-        stale = [path.name for path in results.write_tables(tables, fresh)
-                 if not (saved / path.name).exists() or (saved / path.name).read_bytes() != path.read_bytes()]
+        unlike = [path.name for path in write_tables(tables, fresh) if (saved / path.name).read_bytes() != path.read_bytes()]
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    assert not stale, f"figures/tables: {', '.join(stale)} are not what the records give; run: make notebooks NB=results"
+    assert not unlike, f"figures/tables: {', '.join(unlike)} are not what the records give; run: make notebooks NB=results"
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    results.main(["--out", str(tmp_path / "tables")])
-    out, err = capsys.readouterr()
-    assert "24 files" in out and not err and "<table" in (tmp_path / "tables" / "table_3.html").read_text()
+def test_a_group_differs_in_its_seeds_alone(whole):
+    "But for the precision of training and what follows from it, which the group's seeds may not share (then no block does)."
+    def plain(x):
+        drop = {"seed", "precision", "weights", "folder", "run", "runs", "sentences_sha256"}
+        return {key: plain(value) for key, value in x.items() if key not in drop} if isinstance(x, dict) else x
+
+    for name, group in summary.groups(finished(whole)).items():
+        first, *others = (whole[record] for record in group["records"])
+        assert len(set(group["seeds"])) == len(group["seeds"]), name
+        assert all(plain(r["config"]) .keys() == plain(first["config"]).keys() and r["task"] == first["task"] for r in others), name
+
+
+def test_the_program_adds_records_and_writes_the_summary(tmp_path, monkeypatch, capsys):
+    "Records that runs under way left as files of their own, with their sentences; what it writes is sorted and whole."
+    old, new = tmp_path / "old", tmp_path / "new"
+    for seed in range(2):
+        metrics = {"perplexity": 7.0 + seed, "sacrebleu/dev": 30.0, "parameters": 4_000_000}
+        write_record(old / f"row_small_A1_seed{seed}.json", make_record(
+            f"row_small_A1_seed{seed}", "variation", row="A1", data={"name": "multi30k"}, seed=seed, seconds=0.0, metrics=metrics,
+            config={"model": {"pre_norm": False}, "training": {"precision": "float32"}}))
+    (old / "row_small_A1_seed0.sentences.tsv").write_text("x\n1\n")
+    for _ in range(2):  # the same records twice are there once
+        summary.main(["--add", str(old), "--records", str(new)])
+    assert "2 records added" in capsys.readouterr().out and (new / "sentences" / "row_small_A1_seed0.sentences.tsv").exists()
+    assert len((new / "variations.jsonl").read_text().splitlines()) == 2
+    found = json.loads((new / "summary.json").read_text())
+    assert found["groups"]["row_small_A1"]["metrics"]["perplexity"] == {"value": 7.5, "spread": 0.70711, "values": [7.0, 8.0]}
+    assert found["verdicts"]["one_head_worse"][0]["verdict"] == "not yet measured"
+    with pytest.raises(SystemExit) as end:
+        summary.main(["--add", str(tmp_path / "none"), "--records", str(new)])
+    assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_summary_is_small_and_sorted():
+    path = RECORDS / "summary.json"
+    groups = list(json.loads(path.read_text())["groups"])
+    assert path.stat().st_size < 400_000 and groups == sorted(groups) and max(map(len, path.read_text().splitlines())) < 3000
+    assert all(comparison_of(name) for name in groups)

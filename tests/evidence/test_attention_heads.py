@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from annotated_transformer.tools.records import find_record
 from annotated_transformer.commands import cli
 from annotated_transformer.experiments import attention_heads as heads
 from annotated_transformer.experiments import word_alignment
@@ -305,7 +306,7 @@ def test_the_command_writes_a_record(tmp_path, capsys):
              for word in (f"--{name}", str(tmp_path / f"{name}.en"), str(tmp_path / f"{name}.de"))]
     cli.main(["prepare", str(corpus), *named, "--vocab-size", "60"])
     heads.main(["grammar", "--out", str(tmp_path / "out"), "--sentences", "20", "--data", str(corpus)])
-    record = json.loads((tmp_path / "out" / "heads_grammar.json").read_text())
+    record = find_record("heads_grammar", tmp_path / "out")
     assert record["task"] == "heads" and record["metrics"]["sentences"] == {"grammar": 20, "text": 20} and record["seed"] == 0
     assert record["weights"] == hashlib.sha256((find_run("grammar").folder / "averaged.safetensors").read_bytes()).hexdigest()
     assert record["data"]["sets"]["text"]["split"] == "dev" and "encoder/governor" in record["metrics"]["sets"]["grammar"]["heads"]

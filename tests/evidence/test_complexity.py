@@ -1,6 +1,5 @@
 """The layers of Table 1 against PyTorch's own and brute force; the counters against closed forms and against layers that are known to differ."""
 import ast
-import json
 import math
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from annotated_transformer.tools.records import read_records
 from annotated_transformer.experiments import complexity
 from annotated_transformer.experiments.complexity import (FORMED, GRU, LAYERS, MEASURED, ROWS, TIMED, Convolution, OneCall, PeakBytes, Recurrent,
                                                           RestrictedAttention, SelfAttention, SeparableConvolution, Sizes, count, dependency,
@@ -321,7 +321,7 @@ def test_recurrent_layers_are_timed_as_pytorch_runs_them(name, kind):
 
 def test_the_command_writes_a_record_for_each_layer(tmp_path):
     complexity.main(["--out", str(tmp_path / "new" / "folder"), "--widths", "8", "--batch", "2", "--rounds", "2", "--device", "cpu"])
-    written = [json.loads(p.read_text()) for p in (tmp_path / "new" / "folder").iterdir()]
+    written = read_records(tmp_path / "new" / "folder").values()
     batches = {r["config"]["batches_of"]: r["metrics"] for r in written if "batches_of" in r["config"]}
     assert set(batches) == {"recurrent", "self-attention"} and all(0 < m["largest_batch/long"] < m["largest_batch/short"] for m in batches.values())
     records = {r["config"]["layer"]: r for r in written if "layer" in r["config"]}

@@ -12,7 +12,8 @@ from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import Run
 from annotated_transformer.decoding.scores import bleu, paired
-from annotated_transformer.experiments.search_settings import PAPER, development_set, main, measure_settings, settings
+from annotated_transformer.experiments.search_settings import PAPER, begun_record, development_set, main, measure_settings, settings
+from annotated_transformer.tools.records import find_record, write_record
 from annotated_transformer.training.presets import TINY, TrainingConfig
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.decoding.translation import load
@@ -37,7 +38,7 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1, 3), "beam_size": (1, 4), "alpha": (0.0, 0.6)})
     record = measure_settings(run.folder, tmp_path)
     points = record["metrics"]["points"]
-    assert record == json.loads((tmp_path / "settings_run.json").read_text()) and record["seconds"] > 0
+    assert record == find_record("settings_run", tmp_path) and record["seconds"] > 0
     assert [(p["checkpoints"], p["beam_size"], p["alpha"]) for p in points] == [(3, 4, 0.6), (1, 4, 0.6), (3, 1, 0.6), (3, 4, 0.0)]
     src, references = development_set(run, None, 1000)
     assert len(src) == 12 == record["config"]["sentences"]
@@ -70,11 +71,13 @@ def test_what_is_measured_is_not_measured_again(run, tmp_path, monkeypatch):
 
 def test_a_record_of_other_sentences_stays(run, tmp_path, monkeypatch):
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1,), "beam_size": (1,), "alpha": (0.6,)})
-    measure_settings(run.folder, tmp_path)
-    before = (tmp_path / "settings_run.json").read_bytes()
+    write_record(tmp_path / "settings_run.json", begun_record(tmp_path / "settings_run.json", run, 12))  # as a search that was stopped leaves it
     with pytest.raises(InputError, match="settings_run.json: of other weights or sentences"):
         measure_settings(run.folder, tmp_path, sentences=5)
-    assert (tmp_path / "settings_run.json").read_bytes() == before
+    whole = measure_settings(run.folder, tmp_path)
+    with pytest.raises(InputError, match="translation.jsonl has a record named settings_run"):
+        measure_settings(run.folder, tmp_path)
+    assert find_record("settings_run", tmp_path) == whole and not (tmp_path / "settings_run.json").exists()
 
 
 def test_sentences_are_spread_over_the_set(run):
