@@ -360,11 +360,11 @@ TOLD = {f"sources_{name}" for name in ("nothing_seed0", "nothing_seed1", *(f"{gr
 
 
 def records(root: Path, tmp: Path) -> Iterator[str]:
-    for path in sorted((root / "nbs" / "results").rglob("*.json")):
-        if path.stem in TOLD:
-            continue
-        for found in MACHINE_PATH.findall(path.read_text(encoding="utf-8")):
-            yield f"nbs/results/{path.name} names a path of the machine that wrote it: {found}"
+    for path in sorted((root / "nbs" / "results").rglob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if not line.startswith(tuple(f'{{"name":"{name}"' for name in TOLD)):
+                for found in MACHINE_PATH.findall(line):
+                    yield f"nbs/results/{path.name} names a path of the machine that wrote it: {found}"
 
 
 CHECKOUT_CHECKS = [exports, readme, contents, tidied, figures, registries, records]
@@ -424,7 +424,7 @@ def good(tmp_path_factory) -> Path:
           code("print(3)", 3, printed("3")))
     tidy.main(root / "nbs")
     (root / "figures/bars.svg").write_text("<svg/>")
-    (root / "nbs/results/run.json").write_text('{"command": "train runs/x --data ../shared/data"}')
+    (root / "nbs/results/run.jsonl").write_text('{"command": "train runs/x --data ../shared/data"}')
     subprocess.run([BIN / "nbdev_export"], cwd=root, check=True, capture_output=True)
     subprocess.run(["make", "-s", "readme", f"BIN={BIN}", "DEVELOP="], cwd=root, check=True, env={**os.environ, "MAKEFLAGS": ""})
     shutil.rmtree(root / "build")
@@ -515,7 +515,7 @@ FAULTS = {
         'def bars(a, name=None) -> Shown: ...\\n\\nshow(chart, \\"bars\\")\\nbars(1, \\"stripes\\")')),
     "a picture of the other kind": (figures, lambda root: (root / "figures/bars.png").write_text("")),
     "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),
-    "a path in a record": (records, replaced("nbs/results/run.json", "../shared", "/home/someone/shared")),
+    "a path in a record": (records, replaced("nbs/results/run.jsonl", "../shared", "/home/someone/shared")),
 }
 
 
