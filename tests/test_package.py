@@ -186,7 +186,7 @@ print(load("ende").translate("The weather will be nice tomorrow."))
 
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
-    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "sweep", "demo")
+    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "demo")
     told = run("python", "-I", "-c", f"""
 import contextlib
 from annotated_transformer.commands.cli import main

@@ -41,7 +41,7 @@ def command_line() -> str:
     if module in ("annotated_transformer.__main__", "annotated_transformer.commands.cli") or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
-        return shlex.join(["python", "-m", module, *sys.argv[1:]])
+        return shlex.join(["python", "-m", module.removesuffix(".__main__"), *sys.argv[1:]])
     return "from Python"
 
 # %% ../../nbs/tools/records.ipynb #ha7dwa1e
