@@ -28,6 +28,7 @@ from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.model.symbols import END
 from annotated_transformer.model.transformer import count_parameters
+from annotated_transformer.tools.records import find_record
 from annotated_transformer.tools.options import OptionParser, add_arguments
 from annotated_transformer.training.presets import TINY, TrainingConfig
 from annotated_transformer.training.regularization import measure
@@ -553,7 +554,7 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     for file, lines in zip(files, ([e.src for e in examples], [e.tgt for e in examples])):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     speed.main(["--bleu", "grammar", "--src", str(files[0]), "--references", str(files[1]), "--out", str(tmp_path)])
-    record = json.loads((tmp_path / "precision_grammar.json").read_text())
+    record = find_record("precision_grammar", tmp_path)
     translator = load("grammar", "int8")
     assert record["metrics"]["sacrebleu/int8"] == pytest.approx(bleu(translator.translate([e.src for e in examples]), [e.tgt for e in examples]).value)
     assert "the rule for 8 bits" in capsys.readouterr().out
@@ -592,7 +593,7 @@ def test_programs_end_without_a_traceback(raised, code, told, capsys):
     assert (end.value.code, capsys.readouterr().err) == (code, told)
 
 
-@pytest.mark.parametrize("arguments", [("records", "nbs/results"), ("cli", "--version")])
+@pytest.mark.parametrize("arguments", [("tools.records", "nbs/results"), ("commands.cli", "--version")])
 def test_programs_whose_output_nobody_reads(arguments):
     "The reader has gone before the first line, or the stream is closed: no traceback, and nothing is said."
     command = f"{sys.executable} -m annotated_transformer.{' '.join(arguments)}"

@@ -134,8 +134,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
         write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         words = [f"{name} {point[name]}" for name in VARIED]
         print(f"{' '.join(words)}: {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
-    move_record(path)
-    return record
+    return move_record(path)
 
 # %% ../../nbs/experiments/search_settings.ipynb #dfd459b0
 def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path | None = None,

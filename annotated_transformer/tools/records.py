@@ -41,7 +41,7 @@ def command_line() -> str:
     if module in ("annotated_transformer.__main__", "annotated_transformer.commands.cli") or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
-        return shlex.join(["python", "-m", module, *sys.argv[1:]])
+        return shlex.join(["python", "-m", module.removesuffix(".__main__"), *sys.argv[1:]])
     return "from Python"
 
 # %% ../../nbs/tools/records.ipynb #ha7dwa1e
@@ -340,10 +340,11 @@ def add_record(record: dict, folder: str | Path) -> None:
             file.writelines(f"{found[name]}\n" for name in sorted(found))
 
 
-def move_record(path: str | Path, folder: str | Path | None = None) -> None:
+def move_record(path: str | Path, folder: str | Path | None = None) -> dict:
     "Move a record from a file of its own, where a program keeps it as it goes, into its comparison's file in `folder` (that file's own)."
-    add_record(read_record(path), folder or Path(path).parent)
+    add_record(record := read_record(path), folder or Path(path).parent)
     Path(path).unlink()
+    return record
 
 
 def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
