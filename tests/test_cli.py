@@ -251,7 +251,7 @@ class Stub:
     run = SimpleNamespace(config={"data": {}})
     def encode(self, lines):
         return [[3] for line in lines]
-    def n_best(self, lines, n, progress, **options):
+    def n_best(self, lines, n, search, progress, **options):
         return [[Translation(line, 0.0, [], [])] for line in lines]
 
 if sys.argv[1] == "stub":
@@ -564,11 +564,11 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "NOTHING", "--from", "RUN"], ["NOTHING is not a corpus"]),
     (["train", "RUN", "--data", "DATA", "--config", "tiny"], ["--save-every"]),
     (["translate", "RUN", "NOTHING"], ["NOTHING"]),
-    (["translate", "RUN", "--beam-size", "0"], ["beam size 0"]),
+    (["translate", "RUN", "--beam-size", "0"], ["--beam-size 0"]),
     (["translate", "RUN", "--alpha", "nan"], ["alpha nan"]),
     (["translate", "RUN", "--alpha", "abc"], ["--alpha", "abc"]),
-    (["translate", "RUN", "--nbest", "5"], ["n-best 5", "4"]),
-    (["translate", "RUN", "--nbest", "0"], ["n-best 0"]),
+    (["translate", "RUN", "--nbest", "5"], ["n_best 5", "4"]),
+    (["translate", "RUN", "--nbest", "0"], ["n_best 0"]),
     (["translate", "RUN", "DATA"], ["DATA"]),
     (["export", "RUN", "NEW", "--quantization", "int7"], ["--quantization", "int7"]),
     (["export", "RUN", "DATA"], ["DATA", "exists"]),

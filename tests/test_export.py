@@ -58,7 +58,7 @@ def test_same_tokens(exported, beam_size):
     "500 sentences. Greedy may choose otherwise between outputs whose log-probabilities differ by less than 0.001, a beam for a likelier one."
     translator, engine, same = load("grammar"), engine_of(exported), 0
     names, sources = symbols_of(translator.vocabulary), translator.encode([e.src for e in EXAMPLES])
-    ours = [hypotheses[0] for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size, alpha=0.0)]
+    ours = [hypotheses[0] for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size=beam_size, alpha=0.0)]
     for length in {len(src) for src in sources}:  # the engine has one limit for all outputs of a call
         rows = [i for i, src in enumerate(sources) if len(src) == length]
         cut = [[names[i] for i in sources[row][:-1]] for row in rows]
@@ -198,7 +198,7 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
     engine = engine_of(export_run(translator, tmp_path / "out"))
     cut = [translator.vocabulary.source.pieces(translator.vocabulary.source.encode(line)) for line in lines]
     found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0] for symbols in cut]
-    ours = [found[0].ids for found in translator.search(lines, 1)]
+    ours = [found[0].ids for found in translator.search(lines, beam_size=1)]
     assert sum(symbols_of(vocabulary).index(symbol) == i for result, ids in zip(found, ours) for symbol, i in zip(result.hypotheses[0], ids)) \
         >= 0.99 * sum(map(len, ours))
 
@@ -280,7 +280,7 @@ def test_transformers_writes_what_we_write(marian, beam_size):
     "200 sentences. Its beam looks a little further than ours: where it finds another output, that is the likelier one."
     (_, model, tokenizer), translator = marian, load("grammar")
     lines, same = [e.src for e in EXAMPLES[:200]], 0
-    ours = [found[0] for found in translator.search(lines, beam_size, alpha=0.0)]
+    ours = [found[0] for found in translator.search(lines, beam_size=beam_size, alpha=0.0)]
     for length, group in itertools.groupby(sorted(range(200), key=lambda i: len(tokenizer(lines[i]).input_ids)),
                                            key=lambda i: len(tokenizer(lines[i]).input_ids)):
         rows = list(group)
@@ -357,7 +357,7 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
     src = torch.randint(4, 100, (4, 6))
     src[:, -1] = END
     assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
-    assert [h[0].ids for h in beam_search(graphs, src, 3, extra=5)] == [h[0].ids for h in beam_search(model, src, 3, extra=5)]
+    assert [h[0].ids for h in beam_search(graphs, src, beam_size=3, extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
 
 
 def test_an_option_without_effect_is_refused(tmp_path, capsys):

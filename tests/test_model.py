@@ -340,16 +340,16 @@ def test_where_there_is_no_float64(options, monkeypatch):
     with NoFloat64():
         found = update(Objective(fast(model), 0.1), optimizer, [(batch, 1.0)], 5, TrainingConfig(clip_norm=1.0), 1)
         model.eval()
-        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, 3, extra=4), sample(model, src, extra=4)
+        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, beam_size=3, extra=4), sample(model, src, extra=4)
     monkeypatch.undo()
     assert found.dtype == torch.float32 and measured.tokens == 5
-    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, 3, extra=4)]
+    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=4)]
     assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, extra=4)]
 
 
 def test_float64_is_noticed_where_there_is_none():
     with NoFloat64(), pytest.raises(TypeError, match="float64"):
-        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), 2, extra=2)
+        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), beam_size=2, extra=2)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)

@@ -770,7 +770,7 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
         (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
-        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["beam size 0"]),
+        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
         (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),
         (["parse", made / "run", "--record", tmp_path / "r.json"], ["--split"]),
         (["parse", made / "run", "file", "--split", "test"], ["--split", "file"]),

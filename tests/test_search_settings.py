@@ -42,9 +42,9 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     src, references = development_set(run, None, 1000)
     assert len(src) == 12 == record["config"]["sentences"]
     run.write_average(of=run.whole_checkpoints()[-3:])
-    made = load(run.folder).translate(src, 1, 0.6)
+    made = load(run.folder).translate(src, beam_size=1)
     assert points[2]["sacrebleu"] == bleu(made, references).value
-    first = load(run.folder).translate(src, 4, 0.6)
+    first = load(run.folder).translate(src)
     assert points[0]["p"] == 1.0 and points[2]["p"] == paired(first, made, references)["sacrebleu"].p
     assert points[2]["length_ratio"] == sum(len(m.split()) for m in made) / sum(len(r.split()) for r in references)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..tools import text_files
 from ..decoding import translation
+from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, counted, file_digest
@@ -231,7 +232,7 @@ def evaluate(
                        "split": split, "beam_size": beam_size, "alpha": alpha})
     translations, references, src = (path and text_files.readable_twice(path) for path in (translations, references, src))
     search = {"beam_size": 4 if beam_size is None else beam_size, "alpha": 0.6 if alpha is None else alpha}
-    translation.check_search(**search)
+    SearchConfig(**search)  # raises for impossible values
     if run is None:
         found = evaluate_file(translations, references, language, record, against)
     else:

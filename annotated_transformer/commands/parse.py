@@ -17,7 +17,7 @@ from ..tools.files import InputError, counted
 from ..tools.options import say
 from ..parsing.parser import ALPHA, BEAM, Parser, load_parser, parse_corpus
 from ..tools.records import check_place, write_record
-from ..decoding.translation import check_search
+from ..decoding.search import SearchConfig
 from ..parsing.treebanks import escape, source_line, tokenise
 
 # %% ../../nbs/commands/parse.ipynb #d52be33d
@@ -85,7 +85,7 @@ def parse(
         data: the corpus with that split (default: the one that the run was trained on)
         record: write a result record with the split's scores to this file
     """
-    check_search(beam_size, alpha)
+    SearchConfig(beam_size, alpha)  # raises for impossible values
     if split is None and (data or record):
         raise InputError("--data and --record: for a part of a prepared treebank: name it with --split")
     if split is not None and file is not None:

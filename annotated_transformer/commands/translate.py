@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..decoding import translation
+from ..decoding.search import SearchConfig
 from ..tools.files import InputError, needs
 from ..model.transformer import UNKNOWN
 from ..tools.options import say
@@ -138,12 +139,11 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
     return "".join(made).encode("utf-8")
 
 
-def translated(translator: translation.Translator, name: str, strict: bool, search: dict,
-               write: Callable) -> Callable:
-    "The `answer` for `answer_lines`; `search` are the options of `n_best`, and `write` formats what was found."
+def translated(translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options) -> Callable:
+    "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         count, refused = check_lines(translator, texts, first, name, strict)
-        found = translator.n_best(texts[:count], progress=bar, first_line=first, **search)
+        found = translator.n_best(texts[:count], search.n_best, search, progress=bar, first_line=first, **options)
         for number, translations in enumerate(found, first - 1):
             yield write(translations, number)
         if refused:
@@ -200,7 +200,8 @@ def runs_and_file(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
 def translate(
     run: Path, /, *others: Path,
     beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
-    strict: bool = False,
+    prefix: str | None = None, max_length: int | None = None,
+    sample: bool = False, temperature: float = 1.0, seed: int = 0, strict: bool = False,
     batch_tokens: int = 2000, precision: Literal["float32", "bfloat16", "int8"] = "float32",
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
@@ -225,13 +226,17 @@ def translate(
         alpha: exponent of the length penalty (0: none)
         nbest: this many translations a line, with their scores (no more than beam_size)
         scores: write the score of each translation, and of each of its symbols
+        prefix: a text that each translation begins with; end it with a space where its last word is complete
+        max_length: the most tokens of a translation, its end symbol included (default: the source's number + 50)
+        sample: draw each token with the probability that the model gives it, instead of searching
+        temperature: of the draws: below 1, likely tokens become likelier
+        seed: of the draws
         strict: a line longer than any in training, or with characters that the vocabulary lacks, is an error instead of a warning
         batch_tokens: symbols of the sentences that are searched together (less: less memory)
         precision: of the products with the model's matrices: fewer bits are faster where the processor has instructions for them
     """
-    search = {"n": 1 if nbest is None else nbest, "beam_size": beam_size, "alpha": alpha,
-              "batch_tokens": batch_tokens}
-    translation.check_search(beam_size, alpha, search["n"])
+    search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
+                          sample=sample, temperature=temperature, seed=seed)
     if batch_tokens < 1:
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])
@@ -241,7 +246,7 @@ def translate(
     name = str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
     with opened(file) as stream:
-        answer = translated(translator, name, strict, search, write)
+        answer = translated(translator, name, strict, search, write, batch_tokens=batch_tokens)
         if file is None and stream.isatty():
             reply = lambda line: b"".join(answer([line], 1, False)).decode("utf-8")  # noqa: E731
             return converse(typed_lines(stream), reply, lambda line: drawn(translator, line))

@@ -63,8 +63,8 @@ def ours(beam_size: int, src: Tensor, steps: int, precision: str = "float32") ->
     model, extra = endless_model().to(src.device), steps - src.size(1)
     round_products(model, precision)
     if beam_size == 1:
-        return lambda: [h.ids for h in greedy(model, src, extra)]
-    return lambda: [h[0].ids for h in beam_search(model, src, beam_size, extra=extra)]
+        return lambda: [h.ids for h in greedy(model, src, extra=extra)]
+    return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]
 
 
 def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[list[int]]]:
@@ -194,7 +194,7 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
     with patch.object(State, "step", watched):
         for _ in range(rounds):
             at.clear()
-            beam_search(model, src, beam_size, extra=steps - SOURCE)
+            beam_search(model, src, beam_size=beam_size, extra=steps - SOURCE)
             found.append([b - a for a, b in zip(at, at[1:])])
     return [median(times) for times in zip(*found)]
 
@@ -235,10 +235,10 @@ def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, ha
     network, device = endless_model(config), training_device()
     network = network.to(device, torch.bfloat16 if half else torch.float32)
     src = sources(total).to(device)
-    beam_search(network, src[:batch], beam_size, extra=STEPS - SOURCE)  # warm
+    beam_search(network, src[:batch], beam_size=beam_size, extra=STEPS - SOURCE)  # warm
     begun = time.perf_counter()
     for at in range(0, total, batch):
-        beam_search(network, src[at : at + batch], beam_size, extra=STEPS - SOURCE)
+        beam_search(network, src[at : at + batch], beam_size=beam_size, extra=STEPS - SOURCE)
     seconds, width = time.perf_counter() - begun, 2 if half else 4
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step, width)
                for at in range(0, total, batch) for step in range(STEPS))

@@ -76,7 +76,7 @@ def neighbours(run: Run) -> list[Path]:
 def translated(run: Run, setting: Setting, src: list[str]) -> list[str]:
     "The translations with a setting."
     newest = [load_weights(path / "model.safetensors") for path in neighbours(run)[-setting.checkpoints :]]
-    return translator_of(run, average(newest)).translate(src, setting.beam_size, setting.alpha, progress=True)
+    return translator_of(run, average(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha, progress=True)
 
 # %% ../../nbs/experiments/search_settings.ipynb #50559e04
 def points(run: Run, src: list[str], references: list[str], done: list[dict]) -> Iterator[dict]:

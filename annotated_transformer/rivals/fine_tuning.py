@@ -62,7 +62,7 @@ def expected_reward_loss(
 def draw(model: nn.Module, src: Int[Tensor, "sentence src"], n: int, extra: int, seed: int) -> list[list[int]]:
     "Draw `n` translations of each source, grouped by source, with the end symbol if they reached it."
     try:
-        found = sample(model, src.repeat_interleave(n, 0), extra, seed=seed)
+        found = sample(model, src.repeat_interleave(n, 0), extra=extra, seed=seed)
     except RuntimeError as error:
         if "probability tensor" not in str(error):
             raise
