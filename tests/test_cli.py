@@ -554,7 +554,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["unrecognized arguments: --vocab-size 77"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "9" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "1" + "0" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-ff", "9" * 14], ["weights", "give a smaller model"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--dropout", "2"], ["dropout is 2"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--d-model", "0"], ["d_model is 0"]),
@@ -687,11 +687,11 @@ def test_a_corpus_that_has_moved_is_named_with_data(made, copy, tmp_path, monkey
 def test_the_other_run_is_looked_at_before_the_work(made, copy, tmp_path, capsys):
     (tmp_path / "run" / "averaged.safetensors").write_bytes(b"no weights")
     own = shutil.copytree(made / "run", tmp_path / "own")
-    before = Run.open(own).evaluations()
+    before = Run.open(own).history.evaluations()
     evaluate = ["evaluate", own, "--data", made / "data", "--against"]
     fails([*evaluate, copy], capsys, "averaged.safetensors: not a safetensors file")
     fails([*evaluate, "grammar-trees"], capsys, "grammar-trees: a parser")
-    assert Run.open(own).evaluations() == before
+    assert Run.open(own).history.evaluations() == before
 
 
 @pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])

@@ -310,7 +310,7 @@ def test_a_marian_model_gives_the_same_probabilities(changes, vocabulary, tmp_pa
 
 
 def test_the_card_is_made_of_the_record(marian):
-    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record()
+    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record.read()
     assert "pipeline_tag: translation" in text and f"- {record['data']['src']}\n- {record['data']['tgt']}" in text
     assert record["command"] in text and f"{record['data']['splits']['train']['pairs']:,}" in text
     for name, value in record["metrics"].items():

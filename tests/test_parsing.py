@@ -476,8 +476,8 @@ def test_going_on_from_another_run(made, tmp_path, treebanks):
     for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
         remove_checkpoint(path)
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
-    assert run.load_checkpoint()[1]["progress"]["step"] == 8
-    assert train(run) and run.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
+    assert run.checkpoints.load()[1]["progress"]["step"] == 8
+    assert train(run) and run.history.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
 
 
 # --- without a network ---------------------------------------------------------------------------------------------------------------

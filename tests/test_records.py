@@ -392,10 +392,10 @@ def begin(folder: Path, data: Path) -> Run:
 def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch):
     monkeypatch.setenv("ANNOTATED_REVISION", "0123abc")
     run = begin(tmp_path / "run", data)
-    assert not train(run, minutes=1e-9) and run.record()["status"] == "stopped"
+    assert not train(run, minutes=1e-9) and run.record.read()["status"] == "stopped"
     monkeypatch.setenv("ANNOTATED_REVISION", "4567def")
     assert train(Run.open(run.folder))
-    record = run.record()
+    record = run.record.read()
     assert record["status"] == "finished" and record["revision"] == "0123abc"
     assert [s["revision"] for s in record["sittings"]] == ["0123abc", "4567def"]
     assert record["sittings"][0]["to_step"] == record["sittings"][1]["from_step"] and record["sittings"][1]["to_step"] == TRAINING.steps
@@ -412,10 +412,10 @@ def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
                "Run.save_checkpoint = save_and_die\ntrain(Run.open(sys.argv[1]))\n")
     killed = subprocess.run([sys.executable, "-c", program, str(run.folder)], capture_output=True)
     assert killed.returncode == -9, killed.stderr
-    [sitting] = run.provenance()["sittings"]
+    [sitting] = run.record.provenance()["sittings"]
     assert sitting["to_step"] == 4 and sitting["begin"] <= sitting["end"]
     assert train(run)
-    assert [(s["from_step"], s["to_step"]) for s in run.record()["sittings"]] == [(0, 4), (4, 12)]
+    assert [(s["from_step"], s["to_step"]) for s in run.record.read()["sittings"]] == [(0, 4), (4, 12)]
 
 
 def test_what_is_loaded_is_what_was_measured(data, tmp_path):
@@ -425,7 +425,7 @@ def test_what_is_loaded_is_what_was_measured(data, tmp_path):
 
     run = begin(tmp_path / "run", data)
     assert train(run)
-    record = run.record()
+    record = run.record.read()
     src, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     found = evaluate(load(run.folder), src, references, beam_size=1, alpha=0.6, samples=0)
     assert found.perplexity == pytest.approx(record["metrics"]["perplexity/dev"], rel=1e-4)
@@ -443,7 +443,7 @@ def test_each_look_at_a_test_set_is_kept(data, tmp_path, monkeypatch):
     for beam in ("1", "2"):
         cli.main(["evaluate", str(run.folder), "--split", "test", "--beam-size", beam, "--json"])
     assert train(run)
-    found = run.record()["evaluations"]
+    found = run.record.read()["evaluations"]
     assert [(e["set"], e["search"]["beam_size"], e["steps"]) for e in found] == [("test", 1, 1), ("test", 2, 1)]
     assert all(moment(e["date"]) <= datetime.now(UTC) and "sacrebleu" in e["metrics"] for e in found)
 
@@ -452,7 +452,7 @@ def test_an_abandoned_run_says_why(data, tmp_path, capsys):
     run = begin(tmp_path / "run", data)
     assert not train(run, minutes=1e-9)
     cli.main(["train", str(run.folder), "--abandon", "the seed was wrong"])
-    record = run.record()
+    record = run.record.read()
     assert record["status"] == "abandoned" and record["reason"] == "the seed was wrong" and record["metrics"]["steps"] == 1
     with pytest.raises(InputError, match="abandoned .the seed was wrong."):
         train(run)
@@ -466,14 +466,14 @@ def test_an_abandoned_run_keeps_what_it_was_trained_on(data, tmp_path):
     "Whoever gives a run up, maybe elsewhere and later, has not trained it; what it had reached and was scored with stays."
     run = begin(tmp_path / "run", data)
     assert not train(run, minutes=1e-9)
-    stopped, last = run.record(), run.metrics()[-1]
+    stopped, last = run.record.read(), run.history.metrics()[-1]
     assert stopped["status"] == "stopped"
-    run.write_record(stopped | {"hardware": "another machine", "versions": {"torch": "2.0"}, "processes": 3})
-    run.add_evaluation("test", {"sacrebleu": 1.5}, beam_size=4)
+    run.record.write(stopped | {"hardware": "another machine", "versions": {"torch": "2.0"}, "processes": 3})
+    run.record.add_evaluation("test", {"sacrebleu": 1.5}, beam_size=4)
     for why in ("", " \n"):
         with pytest.raises(InputError, match="say why"):
             run.abandon(why)
-    assert run.record()["status"] == "stopped"
+    assert run.record.read()["status"] == "stopped"
     record = run.abandon("too slow")
     assert (record["hardware"], record["versions"], record["processes"]) == ("another machine", {"torch": "2.0"}, 3)
     assert record["metrics"]["steps"] == last["step"] and record["metrics"]["loss"] == last["loss"] and not run.finished()

@@ -80,7 +80,7 @@ def killed(data, tmp_path_factory):
     process.kill()
     process.communicate()
     wait_for(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children), 60)
-    left = len(Run.open(jobs[1].run).checkpoints()), jobs[1].record.exists()
+    left = len(Run.open(jobs[1].run).checkpoints.found()), jobs[1].record.exists()
     again = start([*argv, "--jobs", "2"])
     out, err = again.communicate(timeout=300)
     assert again.returncode == 0, err
@@ -92,7 +92,7 @@ def test_a_killed_sweep_leaves_no_training_behind_and_goes_on(killed):
     assert killed["jobs"][0].record.stat().st_mtime_ns == killed["written"] and "Kept: " in killed["err"]  # not run again
     assert all(job.record.exists() for job in killed["jobs"])
     for job in killed["jobs"]:  # no step twice, none left out
-        assert [line["step"] for line in Run.open(job.run).metrics()] == [1, 2, 3, 4, 5, 6]
+        assert [line["step"] for line in Run.open(job.run).history.metrics()] == [1, 2, 3, 4, 5, 6]
     assert "Next: make notebooks" in killed["err"] and killed["out"].count("\n") == 1 + 3
 
 

@@ -125,14 +125,14 @@ def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dic
                 facts: dict | None = None) -> dict[str, Any]:
     "The run's record with the scores of a set, written if possible; `facts` describe a set from outside."
     writable = os.access(run.folder, os.W_OK) and not ships(run.folder)
-    with run.alone() if writable else nullcontext():
-        record = add_scores(run.record(), summary(name, result.sentences, result.scores, result.metrics))
+    with run.record.locked() if writable else nullcontext():
+        record = add_scores(run.record.read(), summary(name, result.sentences, result.scores, result.metrics))
         record.setdefault("search", {})[name] = search
         if facts:
             record["data"].setdefault("scored", {})[name] = facts
         if writable:
-            run.write_record(record)
-            record = run.record()
+            run.record.write(record)
+            record = run.record.read()
     return record
 
 # %% ../../nbs/commands/evaluate.ipynb #588cf247
@@ -159,7 +159,7 @@ def check_record(run: Run, kept: bool, record: Path | None) -> None:
     if record is not None:
         check_place(record)
     if kept:
-        run.record()  # raises for a damaged one
+        run.record.read()  # raises for a damaged one
 
 # %% ../../nbs/commands/evaluate.ipynb #8c1b8584
 def translator_of(run: str | Path) -> translation.Translator:
@@ -185,7 +185,7 @@ def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Pat
     other = None if against is None or rival else other_system(against, len(pairs))
     sources, wanted = map(list, zip(*pairs))
     result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language)
-    translator.run.add_evaluation(name, result.metrics, **search)  # a look at a test set leaves a trace
+    translator.run.record.add_evaluation(name, result.metrics, **search)  # a look at a test set leaves a trace
     scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
     if record is not None:
         write_record(record, scored | {"name": record.stem})

@@ -18,7 +18,7 @@ from typing import Literal
 from ..decoding import translation
 from ..decoding.search import SearchConfig
 from ..tools.files import InputError, needs
-from ..model.transformer import UNKNOWN
+from ..model.symbols import UNKNOWN
 from ..tools.options import say
 from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed
 from ..corpus.vocabulary import WORD_START, code_points, unknown_parts

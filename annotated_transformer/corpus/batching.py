@@ -28,7 +28,7 @@ from torch import Tensor
 
 from .corpora import Corpus
 from ..tools.files import InputError, counted, write_json, writing
-from ..model.transformer import END, PAD, START, UNKNOWN
+from ..model.symbols import END, PAD, START, UNKNOWN
 from .vocabulary import Vocabulary, code_points, unknown_parts
 
 # %% ../../nbs/corpus/batching.ipynb #a99f5c0e

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from .corpora import NORMALISERS, Corpus
 from ..tools.files import InputError, needs, read_json, write_json, writing
-from ..model.transformer import END, PAD, START, UNKNOWN
+from ..model.symbols import END, PAD, START, UNKNOWN
 
 # %% ../../nbs/corpus/vocabulary.ipynb #d0ab1af0
 SPECIALS = {PAD: "<pad>", UNKNOWN: "<unk>", START: "<s>", END: "</s>"}

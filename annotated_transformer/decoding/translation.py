@@ -32,7 +32,8 @@ from ..corpus.batching import Batch, batch_indices, pad
 from ..tools.files import InputError, counted, writing
 from .search import NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config
 from ..engine.fast import plain
-from ..model.transformer import END, PAD, START, UNKNOWN, Transformer
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import Transformer
 from ..training.regularization import Quality, measure
 from ..training.runs import Run, find_run
 from ..engine.rounding import round_products

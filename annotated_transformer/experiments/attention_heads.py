@@ -422,7 +422,7 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     return make_record(f"heads_{translator.run.folder.resolve().name}", "heads", data=facts,
                        config=translator.run.config["model"], seed=seed,
                        seconds=time.perf_counter() - began, metrics=metrics,
-                       weights=translator.run.provenance()["weights"])
+                       weights=translator.run.record.provenance()["weights"])
 
 # %% ../../nbs/experiments/attention_heads.ipynb #9ee141cd
 def transformer_of(run: str) -> Translator:

@@ -40,7 +40,7 @@ from ..training.loop import Objective, update
 # %% ../../nbs/experiments/benchmark.ipynb #d171a6f4
 def step_flops(config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]) -> int:
     "Operations of the matrix products of a training step, forward and backward, on real tokens alone (end symbol counted)."
-    c, src, tgt = config, np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
+    c, src, tgt = config.resolved(), np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
     attention, feed_forward = 2 * c.d_model * c.n_heads * (c.d_k + c.d_v), 2 * c.d_model * c.d_ff
     half = attention // 2  # of a cross attention: queries and outputs on one side, keys and values on the other
     a_source_token = c.n_layers * (attention + feed_forward + c.d_model * c.n_heads * (c.d_k + c.d_v))
@@ -296,11 +296,11 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
     from annotated_transformer.experiments.search_settings import translator_of
 
     run = multi30k_run(folder, data)
-    at, steps = {m["step"]: m["seconds"] for m in run.metrics()}, [step for step, _ in run.checkpoints()]
+    at, steps = {m["step"]: m["seconds"] for m in run.history.metrics()}, [step for step, _ in run.checkpoints.found()]
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     curve, reached = [], None
     for i in range(15, len(steps), 2):
-        weights = average([run.load_checkpoint(step)[0] for step in steps[i - last + 1 : i + 1]])
+        weights = average([run.checkpoints.load(step)[0] for step in steps[i - last + 1 : i + 1]])
         score = bleu(translator_of(run, weights).translate(sources, progress=True), references)[0]
         curve.append({"step": steps[i], "seconds": at[steps[i]], "sacrebleu": score})
         print(curve[-1], file=sys.stderr)
@@ -324,11 +324,11 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     found = []
     for n in counts:
-        newest = [load_weights(path / "model.safetensors") for path in run.whole_checkpoints()[-n:]]
+        newest = [load_weights(path / "model.safetensors") for path in run.checkpoints.intact()[-n:]]
         scores = evaluate(translator_of(run, average(newest)), sources, references, progress=True)
         found.append({"checkpoints": n, "perplexity": scores.perplexity, "accuracy": scores.accuracy, "sacrebleu": scores.sacrebleu})
         print(found[-1], file=sys.stderr)
-    return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.metrics()[-1]["seconds"],
+    return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.history.metrics()[-1]["seconds"],
                        config={part: run.config[part] for part in ("model", "training")}, begun=run.config, metrics={"averages": found})
 
 # %% ../../nbs/experiments/benchmark.ipynb #b59df204

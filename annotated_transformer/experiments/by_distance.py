@@ -86,7 +86,7 @@ def near_and_far(seen: set[str], n: int) -> list[Example]:
 def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
     "The shares of near and far subjects in the greedy translations by each checkpoint that was kept."
     model, vocabulary, lines = run.model().to(training_device()), run.vocabulary(), []
-    for step, path in run.checkpoints():
+    for step, path in run.checkpoints.found():
         model.load_state_dict(load_weights(path / "model.safetensors"))
         texts = Translator(model, vocabulary, run).translate([e.src for e in some], beam_size=1)
         found = shares([line for e, text in zip(some, texts) for line in kept_dependencies(e, text)])
@@ -112,7 +112,7 @@ def measure_run(system: str, name: str, rules: Rules, place: Place, sentences: i
     some = list(islice(fresh(seen), sentences))
     translations = translator.translate([e.src for e in some], **rules.search, progress=True)
     metrics = shares([line for e, text in zip(some, translations) for line in kept_dependencies(e, text)])
-    run, curve = translator.run.record(), growth(translator.run, near_and_far(seen, max(1, sentences // 10)))
+    run, curve = translator.run.record.read(), growth(translator.run, near_and_far(seen, max(1, sentences // 10)))
     most = max(point["near"] for point in curve)
     metrics |= {f"far_at/{level}": far_at(curve, level) for level in LEVELS if level <= most}
     config = {"system": system, "run": name, "weights": run["weights"], "search": rules.search,

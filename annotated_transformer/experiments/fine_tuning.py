@@ -10,7 +10,7 @@ __all__ = ['LEAST', 'SHORT', 'PEAK', 'shortened', 'begun', 'progress', 'trained_
 import sys
 from pathlib import Path
 
-from ..commands.train import beginning, check_fit
+from ..commands.train import check_fit, starting_point
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError
 from ..training.optimizer import learning_rate
@@ -56,7 +56,7 @@ def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source
 # %% ../../nbs/experiments/fine_tuning.ipynb #44726ea5
 def progress(run: Run) -> dict:
     "How far a run has come, with its updates and its seconds."
-    return run.load_checkpoint()[1]["progress"] if run.checkpoints() else {"step": 0, "seconds": 0.0}
+    return run.checkpoints.load()[1]["progress"] if run.checkpoints.found() else {"step": 0, "seconds": 0.0}
 
 
 def trained_for(run: Run, minutes: float) -> Run:
@@ -72,7 +72,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
 
     Raises InputError if source and data do not fit together.
     """
-    known, weights = beginning(source, data)
+    known, weights = starting_point(source, data)
     if known is None:
         raise InputError(f"{source}: name a run directory or weights that ship: a file of weights has no shape")
     model, training = known[0], shortened(*known)
@@ -84,7 +84,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         found = evaluate(load(run.folder), src, references, progress=True)
         metrics |= {f"sacrebleu/{name}": found.sacrebleu, f"perplexity/{name}": found.perplexity,
                     f"steps/{name}": progress(run)["step"]}
-        seconds, sittings = seconds + progress(run)["seconds"], sittings + run.sittings()
+        seconds, sittings = seconds + progress(run)["seconds"], sittings + run.history.sessions()
         print(f"{name}: {found.sacrebleu:.2f} BLEU after {metrics[f'steps/{name}']:,} updates", file=sys.stderr)
     metrics |= {"gain": metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"], "least": LEAST}
     config = {"from": source, "minutes": minutes} | {part: run.config[part] for part in ("model", "training")}

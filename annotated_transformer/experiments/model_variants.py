@@ -58,7 +58,7 @@ class AdditiveTransformer(Transformer):
 
     def __init__(self, config: AdditiveConfig):
         super().__init__(config)
-        c = config
+        c = self.config
         for layer in (*self.encoder, *self.decoder):
             for name in ("self_attention", "cross_attention"):
                 if hasattr(layer, name):
@@ -137,7 +137,7 @@ def measure_positions(seed: int, place: Place, runs: dict[str, Path]) -> None:
         found, of, limit = by_position(run, pairs)
         metrics |= {f"perplexity_{part}/{system}": value for part, value in found.items()}
         lines += [{"positions": system, **line} for line in of]
-    records = [load(run).run.record() for run in runs.values()]
+    records = [load(run).run.record.read() for run in runs.values()]
     name = f"variant_positions_seed{seed}"
     write_record(place.out / f"{name}.json", make_record(
         name, "variant", row="E", data=records[0]["data"],

@@ -257,7 +257,7 @@ def run_in(folder: Path, corpus: Corpus, model: Any, dropout: float | None, trai
 # %% ../../nbs/experiments/parsing_runs.ipynb #feb913da
 def finished(run: Run, session: Session) -> Run:
     "`run`, trained to its end."
-    done = run.finished() and run.metrics()[-1]["step"] == run.config["training"]["steps"]
+    done = run.finished() and run.history.metrics()[-1]["step"] == run.config["training"]["steps"]
     if not done and not train(run, minutes=session.minutes()):
         raise Stopped
     return run
@@ -277,7 +277,7 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
             short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), rate=rate)
             run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
                          EXPERIMENTS[owner].model, dropout, short)
-            perplexity = finished(run, session).record()["metrics"]["perplexity/dev"]
+            perplexity = finished(run, session).record.read()["metrics"]["perplexity/dev"]
             found.append({"dropout": dropout, "rate": rate, "perplexity": round(perplexity, 4)})
         write_json(path, {"candidates": found, "best": min(found, key=lambda c: c["perplexity"])})
     best = read_json(path)["best"]
@@ -354,35 +354,35 @@ def measure(name: str, session: Session) -> dict:
     if path.exists() and not (session.place(name, "run") / "config.json").exists():
         return read_json(path)  # the run is elsewhere, or gone
     run = trained(name, session)
-    if path.exists() and read_json(path)["weights"] == run.provenance()["weights"]:
+    if path.exists() and read_json(path)["weights"] == run.record.provenance()["weights"]:
         return read_json(path)
     corpus, parser, began = Corpus.open(run.config["data"]["folder"]), load_parser(run.folder), time.monotonic()
     search = chosen_beam(name, parser, session) | {"alpha": ALPHA}
-    metrics = {k: run.record()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
+    metrics = {k: run.record.read()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
                                                        "perplexity/dev", "accuracy/dev")}
     for split in e.tests:
         session.minutes()
         gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
         found = (parsed_both_ways(parser, gold, split, search["beam_size"])
                  | {f"seen/{split}": seen_share(corpus, gold)})
-        run.add_evaluation(split, found, **search)
+        run.record.add_evaluation(split, found, **search)
         metrics |= found
     metrics["seconds_parsing"] = round(time.monotonic() - began, 1)
     record = described(path.stem, e, run, corpus, metrics, search=search, chosen=chosen_before(name, session),
                        scale=session.scale)
     write_record(path, record)
-    run.write_record(record)  # it goes with the weights, wherever they go
+    run.record.write(record)  # it goes with the weights, wherever they go
     return record
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #e8ab9227
 def described(name: str, e: Experiment, run: Run, corpus: Corpus, metrics: dict, **more) -> dict:
     "The record of a run."
-    curve = [{k: line[k] for k in ("step", "seconds", "loss", "dev_perplexity")} for line in run.metrics()
+    curve = [{k: line[k] for k in ("step", "seconds", "loss", "dev_perplexity")} for line in run.history.metrics()
              if "dev_perplexity" in line]
     return make_record(name, "parsing",
                        config={k: run.config[k] for k in ("kind", "model", "training") if k in run.config},
-                       seconds=run.record()["seconds"],
-                       metrics=metrics, **run.provenance(), trained_on=e.trained_on,
+                       seconds=run.record.read()["seconds"],
+                       metrics=metrics, **run.record.provenance(), trained_on=e.trained_on,
                        tested_on=TESTED_ON[e.corpus],
                        training_trees=corpus.splits["train"]["pairs"], a_word_is=A_WORD_IS[e.leaves],
                        curve=curve, **more)

@@ -30,7 +30,7 @@ from ..engine.kinds import build, kind_of, kinds
 from ..training.averaging import average_again
 from ..corpus.batching import Batch, ParallelCorpus
 from ..training.checkpoints import load_weights
-from ..commands.train import PRESETS, preset_named
+from ..training.presets import preset_named, preset_names
 from ..corpus.corpora import Corpus
 from ..decoding.search import Ensemble
 from .costs import measure_updates, sequential_steps, update_flops
@@ -177,7 +177,7 @@ def trial_jobs(rules: Rules, system: System) -> list[Job]:
 # %% ../../nbs/experiments/rivals_measured.ipynb #be411d42
 def there(rules: Rules) -> list[System]:
     "The systems whose kind of model this package has."
-    return [system for system in rules.systems.values() if system.config in PRESETS or system.config in kinds()]
+    return [system for system in rules.systems.values() if system.config in preset_names()]
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #95e829bc
 def chosen(rules: Rules, system: System, out: Path) -> Settings:
@@ -236,7 +236,7 @@ def result(job: Job, rules: Rules, run: Run, place: Place) -> dict:
     """The record of a finished training: what `train` measured and, for a run, its development scores and
     its costs.
     """
-    trained = run.record()
+    trained = run.record.read()
     metrics, curve = dict(trained["metrics"]), trained["curve"]
     if not job.trial:
         metrics |= scores_on(load(run.folder), place.data[job.tgt], "dev", rules.search)
@@ -247,7 +247,7 @@ def result(job: Job, rules: Rules, run: Run, place: Place) -> dict:
               **{part: run.config[part] for part in ("model", "training")}}
     return make_record(job.name, rules.name, row=job.system.row, config=config,
                        seconds=trained["seconds"], metrics=metrics,
-                       **run.provenance(), curve=curve, averages=trained.get("averages"))
+                       **run.record.provenance(), curve=curve, averages=trained.get("averages"))
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #63fc6949
 def scores_on(translator: Translator, data: Path, split: str, search: dict[str, float]) -> dict[str, float]:
@@ -270,7 +270,7 @@ def costs_of(run: Run, data: Path) -> dict[str, float]:
     corpus, model = ParallelCorpus(data, "train"), run.model()
     batches = corpus.order(run.config["training"]["batch_tokens"])
     batch = corpus.batch(batches[len(batches) // 2])
-    tokens, seen = int((batch.tgt[:, 1:] != 0).sum()), sum(line["tokens"] for line in run.metrics())
+    tokens, seen = int((batch.tgt[:, 1:] != 0).sum()), sum(line["tokens"] for line in run.history.metrics())
     return {"target_tokens": seen, "flops": update_flops(model, batch.src, batch.tgt) / tokens * seen,
             "sequential_steps": sequential_steps(model, 16)}
 
@@ -280,7 +280,7 @@ def with_bleu(run: Run, data: Path, curve: list[dict], every: int = 1) -> list[d
     corpus, found = Corpus.open(data), {}
     src, references = map(list, zip(*corpus.pairs("dev")))
     model, vocabulary = run.model().to(training_device()), run.vocabulary()
-    for step, path in ((step, path) for step, path in run.checkpoints() if step % every == 0):
+    for step, path in ((step, path) for step, path in run.checkpoints.found() if step % every == 0):
         model.load_state_dict(load_weights(path / "model.safetensors"))
         written = Translator(model, vocabulary, run).translate(src, beam_size=1)
         found[step] = score(written, references, corpus.tgt, samples=0)["sacrebleu"].value
@@ -295,7 +295,7 @@ def tune_run(job: Job, rules: Rules, place: Place) -> bool:
     run = begin_tuning(place.runs / job.name, place.runs / source, Tuning())
     if not tune(run, place.data[job.tgt], place.minutes()):
         return False
-    tuned, before = run.record(), read_record(place.out / f"{source}.json")
+    tuned, before = run.record.read(), read_record(place.out / f"{source}.json")
     metrics = tuned["metrics"] | scores_on(load(run.folder), place.data[job.tgt], "dev", rules.search)
     metrics |= {"parameters": before["metrics"]["parameters"],
                 "sacrebleu_before/dev": before["metrics"]["sacrebleu/dev"]}
@@ -303,7 +303,7 @@ def tune_run(job: Job, rules: Rules, place: Place) -> bool:
               "tuning": tuned["tuning"], "search": rules.search}
     write_record(place.out / f"{job.name}.json", make_record(
         job.name, rules.name, row=job.system.row, config=config, seconds=tuned["seconds"], metrics=metrics,
-        **run.provenance(), curve=tuned["curve"]))
+        **run.record.provenance(), curve=tuned["curve"]))
     say(f"{job.name}: {metrics['sacrebleu/dev']:.1f} BLEU, {metrics['sacrebleu_before/dev']:.1f} before")
     return True
 
@@ -505,8 +505,8 @@ def measure_experts(rules: Rules, place: Place) -> None:
         begun, translator = time.monotonic(), load(place.runs / job.name)
         shares = experts_use(translator.model, ParallelCorpus(place.data[job.tgt], "dev").batches(2000))
         write_record(path, make_record(
-            path.stem, "rival", row=job.system.row, data=translator.run.provenance()["data"], seed=job.seed,
-            config={"run": job.name, "weights": translator.run.provenance()["weights"]},
+            path.stem, "rival", row=job.system.row, data=translator.run.record.provenance()["data"], seed=job.seed,
+            config={"run": job.name, "weights": translator.run.record.provenance()["weights"]},
             seconds=time.monotonic() - begun, metrics={f"share/{side}": of for side, of in shares.items()}))
         say(f"{path.stem}: the least asked expert has {100 * min(map(min, shares.values())):.1f}% of a side's gates")
 

@@ -70,7 +70,7 @@ def translator_of(run: Run, weights: dict[str, Tensor]) -> Translator:
 
 def neighbours(run: Run) -> list[Path]:
     "The intact ones of a run's newest checkpoints, without the best, which is kept longer."
-    return run.whole_checkpoints()[-run.config["training"]["keep"] :]
+    return run.checkpoints.intact()[-run.config["training"]["keep"] :]
 
 
 def translated(run: Run, setting: Setting, src: list[str]) -> list[str]:
@@ -100,7 +100,7 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
 # %% ../../nbs/experiments/search_settings.ipynb #2624de89
 def begun_record(path: Path, run: Run, sentences: int) -> dict:
     "The record at `path`, or a new one. Raises InputError for one of other weights or sentences."
-    of = {"weights": run.provenance()["weights"], "sentences": sentences,
+    of = {"weights": run.record.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
     check_place(path, "--out")
     if path.exists():

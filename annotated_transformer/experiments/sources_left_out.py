@@ -115,12 +115,12 @@ def leave_out(sources: Path, vocabulary_of: Path, without: tuple[str, ...] = (),
     run = known or start_run(place, corpus.folder, *shapes(len(load_vocabulary(vocabulary_of)), steps, seed))
     if not train(run, minutes=minutes):
         return say("Stopped. The same command resumes it")
-    metrics = run.record()["metrics"] | measure_sets(run, corpus)
+    metrics = run.record.read()["metrics"] | measure_sets(run, corpus)
     record = f"sources_{name}_seed{seed}"
     write_record(out / f"{record}.json", make_record(
-        record, "translation", metrics=metrics, seconds=run.metrics()[-1]["seconds"],
+        record, "translation", metrics=metrics, seconds=run.history.metrics()[-1]["seconds"],
         config={"name": name, "without": list(without), "weights": weights_of(sources)}
-        | {part: run.config[part] for part in ("model", "training")}, **run.provenance()))
+        | {part: run.config[part] for part in ("model", "training")}, **run.record.provenance()))
     say(f"{record}: " + ", ".join(f"{key.removeprefix('perplexity/')} {value:.1f}"
                                         for key, value in metrics.items() if "/" in key))
 

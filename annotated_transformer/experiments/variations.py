@@ -67,6 +67,7 @@ SCALES = {
 def scaled(row: str, scale: str, vocab_size: int, seed: int = 0) -> Row:
     "A row's model and training at a scale."
     (model, training), by = ROWS[row], SCALES[scale]
+    model = model.resolved()
     widths = ("d_model", "d_ff", "d_k", "d_v", "parameter_heads", *(["n_p"] if model.parameter_heads else []))
     smaller = {name: getattr(model, name) // by.divide for name in widths}
     steps = training.steps if by.divide == 1 else by.training.steps

@@ -139,7 +139,7 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
         name, "alignment",
         data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "hand-aligned"},
         config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
-        weights=translator.run.provenance()["weights"]))
+        weights=translator.run.record.provenance()["weights"]))
     low, high = (100 * edge for edge in found.interval)
     print(f"alignment error rate {100 * found.value:.1f} ({low:.1f} to {high:.1f}), untrained "
           f"{100 * metrics['aer_untrained']:.1f}, diagonal {100 * metrics['aer_diagonal']:.1f}; "

@@ -21,7 +21,8 @@ from ..decoding.search import NEVER
 from ..model.embedding import sinusoids
 from ..tools.files import InputError, creating, needs
 from ..model.layers import EPSILON
-from ..model.transformer import END, START, UNKNOWN, Transformer
+from ..model.symbols import END, START, UNKNOWN
+from ..model.transformer import Transformer
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import NAME, SOURCE_NAME, SPECIALS, BytePairVocabulary, Vocabulary
 

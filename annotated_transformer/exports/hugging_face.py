@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from ..model.attention import MultiHeadAttention
 from .ctranslate2 import NORMAL, check_transformer, filled, symbols_of
 from ..tools.files import InputError, creating, write_json
-from ..model.transformer import END, PAD, START, UNKNOWN, Transformer, TransformerConfig
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import Transformer, TransformerConfig
 from ..decoding.search import NEVER
 from ..decoding.translation import Translator
 from ..corpus.corpora import INVISIBLE
@@ -206,7 +207,7 @@ def training_facts(record: dict[str, Any]) -> str:
 def card(translator: Translator, name: str) -> str:
     "The folder's README.md: a model card made from the run's record."
     c, run = translator.model.config, translator.run
-    record = run.record() if run and (run.folder / "record.json").exists() else {}
+    record = run.record.read() if run and (run.folder / "record.json").exists() else {}
     data = run.config["data"] if run else {}
     codes = [data[side] for side in ("src", "tgt")] if {"src", "tgt"} <= data.keys() else []
     return CARD.format(

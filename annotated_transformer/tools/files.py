@@ -10,6 +10,7 @@ __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'se
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,10 +138,10 @@ def read_json(path: str | Path) -> dict:
 
 
 def write_json(path: str | Path, content: dict) -> None:
-    "Write an object as JSON, whole or not at all."
+    "Write an object as JSON, whole or not at all. A file's name that is not UTF-8 is escaped, and comes back as it was."
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     with writing(Path(path), "w") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.write("\n")
+        file.write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def file_digest(path: str | Path) -> str:

@@ -158,7 +158,7 @@ def record_digest(record: dict) -> str:
     "SHA-256 of a record without its digest, as canonical JSON: sorted keys, no blanks, UTF-8."
     content = {key: value for key, value in record.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sealed(record: dict) -> dict:
