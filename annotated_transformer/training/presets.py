@@ -117,8 +117,7 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         raise InputError(f"seed {training.seed}: give a number from 0 to below 2^63")
     # from 1 - 1/V on, the right symbol would no longer be the likeliest target
     if not 0 <= training.label_smoothing < 1 - 1 / vocab_size:
-        raise InputError(
-            f"label_smoothing {training.label_smoothing}: give a number from 0 to below 1 - 1/vocab_size")
+        raise InputError(f"label_smoothing {training.label_smoothing}: give 0 to less than 1 - 1/vocab_size")
     if not training.save_minutes > 0:
         raise InputError(f"save_minutes {training.save_minutes}: give a number above 0")
     if not 0 < training.rate < math.inf:
@@ -127,7 +126,7 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         if getattr(training, name) not in (known := get_args(TrainingConfig.__annotations__[name])):
             raise InputError(f"{name} {getattr(training, name)}: give {', '.join(known)}")
     if training.schedule != "paper" and training.warmup_steps > training.steps:
-        raise InputError(f"warmup_steps {training.warmup_steps}: more than the {training.steps} steps, at whose end the rate is to be 0: give fewer")
+        raise InputError(f"warmup_steps {training.warmup_steps}: after {training.steps} steps the rate is 0: give fewer")
     if not 0 <= training.clip_norm < math.inf:
         raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
     for name in ("dev_bleu", "patience"):

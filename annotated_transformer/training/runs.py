@@ -8,7 +8,6 @@ __all__ = ['History', 'RunRecord', 'average', 'Run', 'shipped_runs', 'ships', 'f
 # %% ../../nbs/training/runs.ipynb #fb7a53f3
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -29,7 +28,8 @@ from ..corpus.vocabulary import Vocabulary, load_vocabulary
 
 # %% ../../nbs/training/runs.ipynb #34b16056
 class History:
-    "What happened to the run in `folder`: reports, sessions and evaluations, a JSON object on a line of its own for each."
+    """What happened to the run in `folder`: reports, sessions and evaluations, a JSON object on a line of its own
+    for each."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -102,13 +102,17 @@ class RunRecord:
         )
 
     def add_evaluation(self, name: str, metrics: dict, **search) -> None:
-        "Note that a set was scored today, in the record first if there is one. Runs that ship with the package stay as they are."
+        """Note that a set was scored today, in the record first if there is one.
+
+        Runs that ship with the package stay as they are.
+        """
         if not os.access(self.folder, os.W_OK) or ships(self.folder):
             return
         with self.locked():
             sessions = self.history.sessions()
             steps = sessions[-1].get("to_step") if sessions else None
-            line = {"set": name, "date": now(), "revision": revision(), "steps": steps, "search": search, "metrics": metrics}
+            line = {"set": name, "date": now(), "revision": revision(), "steps": steps, "search": search,
+                    "metrics": metrics}
             if self.path.exists():
                 write_record(self.path, self.read() | {"evaluations": [*self.history.evaluations(), line]})
             add_line(self.folder / "evaluations.jsonl", line)
@@ -169,7 +173,8 @@ class Run:
         "An existing run. Raises InputError where the folder is not one."
         path = Path(folder) / "config.json"
         if not path.is_file():
-            raise InputError(f"{folder}: not a run directory (no config.json): make one with `annotated-transformer train`")
+            raise InputError(f"{folder}: not a run directory (no config.json): "
+                             "make one with `annotated-transformer train`")
         config = read_json(path)
         parts = [config.get(part) for part in ("model", "training", "data")]
         if not all(isinstance(part, dict) for part in parts) or "vocabulary" not in parts[-1]:
@@ -198,7 +203,8 @@ class Run:
         self.model_config()  # a kind of model may bring its kind of vocabulary
         vocabulary = load_vocabulary(self.folder)
         if vocabulary.digest != self.config["data"]["vocabulary"]:
-            raise InputError(f"{self.folder}: its vocabulary is not the one that the run started with: copy that one back")
+            raise InputError(f"{self.folder}: its vocabulary is not the one that the run started with: "
+                             "copy that one back")
         return vocabulary
 
     def initial_weights(self) -> dict[str, Tensor] | None:
@@ -212,7 +218,8 @@ class Run:
         return restored(load_weights(path)) if path.exists() else self.checkpoints.load()[0]
 
     def write_average(self, of: list[Path] | None = None) -> int:
-        "Write the average of the checkpoints in `of`, or of all intact ones, to translate with; returns how many they are."
+        """Write the average of the checkpoints in `of`, or of all intact ones, to translate with; returns how many
+        they are."""
         from safetensors.torch import save
 
         paths = of or self.checkpoints.intact()
@@ -222,7 +229,8 @@ class Run:
             file.write(save(average([load_weights(path / "model.safetensors") for path in paths])))
         return len(paths)
 
-    def save_checkpoint(self, step: int, model: nn.Module, state: dict, keep: int, every: int = 1, best: int | None = None) -> None:
+    def save_checkpoint(self, step: int, model: nn.Module, state: dict, keep: int, every: int = 1,
+                        best: int | None = None) -> None:
         "Write a checkpoint, note that the session got there, and remove the checkpoints that are no longer needed."
         self.checkpoints.write(step, model.state_dict(), state)
         self.history.mark_session(step)
@@ -236,7 +244,8 @@ class Run:
                 import fcntl
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"{self.folder}: another process is training this run: wait for it, or stop it") from None
+                raise InputError(f"{self.folder}: another process is training this run: "
+                                 "wait for it, or stop it") from None
             except (ImportError, OSError):  # Windows, or a file system without locks
                 pass
             yield
@@ -267,7 +276,8 @@ class Run:
             raise InputError(f"{self.folder}: finished already: its record stays as it is")
         with self.lock():
             last = ([{"step": 0}] + self.history.metrics())[-1]
-            reached = {"steps": last["step"]} | {name: last[name] for name in ("loss", "dev_perplexity", "dev_accuracy") if name in last}
+            names = ("loss", "dev_perplexity", "dev_accuracy")
+            reached = {"steps": last["step"]} | {name: last[name] for name in names if name in last}
             before = self.record.read() if self.record.path.exists() else {}
             trained_on = {name: before[name] for name in ("hardware", "versions", "processes") if name in before}
             self.record.write(self.record.make("abandoned", reached, reason=why) | trained_on)
