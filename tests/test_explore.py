@@ -76,7 +76,7 @@ def drawn(kind: str, t: Translator, n: int, means: dict, rng: random.Random) -> 
 def in_python(t: Translator, line: str, given: Given) -> tuple[list[list[int]], dict, np.ndarray]:
     "The outputs of greedy search and of beam 4, the weights with which the greedy ones were written, and their log-probabilities."
     with intervening(t.model, *given):
-        found = [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in (t.search([line], size)[0][0] for size in (1, 4))]
+        found = [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in (t.search([line], beam_size=size)[0][0] for size in (1, 4))]
         with recording(t.model) as weights:
             logits = t.model(torch.tensor(t.encode([line])), torch.tensor([[START, *found[0][:-1]]]))
     logs = logits[0].log_softmax(-1).gather(1, torch.tensor(found[0])[:, None])[:, 0]
@@ -197,7 +197,7 @@ def test_averages_are_pythons():
 @torch.inference_mode()
 def test_what_matters_is_what_python_says():
     t, line = load("grammar"), "The dog is old, but it plays."
-    ids, place = t.search([line], 1)[0][0].ids, {"stack": "encoder", "layer": 1, "head": 1}
+    ids, place = t.search([line], beam_size=1)[0][0].ids, {"stack": "encoder", "layer": 1, "head": 1}
 
     def log(*given) -> float:
         with intervening(t.model, *given):
@@ -220,7 +220,7 @@ def test_what_matters_is_what_python_says():
 def test_a_count_is_what_python_counts():
     t, lines = load("grammar"), [line for line in sources(300) if " it " in line][:20] + sources(10)
     line, edge = "The dog is old, but it plays.", {"stack": "encoder", "layer": 1, "head": 1, "query": 6, "key": 1, "to": None}
-    ids = t.search([line], 1)[0][0].ids
+    ids = t.search([line], beam_size=1)[0][0].ids
     one_head, one_edge = engine(t.run.folder, [{"method": "count", "given": {"sentences": lines, "text": line, "output": [*ids, END], "changes": changes}}
                                                for changes in ({"heads": {"cross.1.0": "zero"}}, {"edges": [edge]})])
     before = t.translate(lines, beam_size=1)

@@ -58,7 +58,7 @@ def test_same_tokens(exported, beam_size):
     "500 sentences. Greedy may choose otherwise between outputs whose log-probabilities differ by less than 0.001, a beam for a likelier one."
     translator, engine, same = load("grammar"), engine_of(exported), 0
     names, sources = symbols_of(translator.vocabulary), translator.encode([e.src for e in EXAMPLES])
-    ours = [hypotheses[0] for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size, alpha=0.0)]
+    ours = [hypotheses[0] for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size=beam_size, alpha=0.0)]
     for length in {len(src) for src in sources}:  # the engine has one limit for all outputs of a call
         rows = [i for i, src in enumerate(sources) if len(src) == length]
         cut = [[names[i] for i in sources[row][:-1]] for row in rows]
@@ -135,7 +135,7 @@ def page_translates(folder, program, line, translator):
 @pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (BytePairVocabulary, export_onnx), (WordPieceVocabulary, export_run)])
 def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
-    lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603"]
+    lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603", "The co\u00adw \u2581 is \ufeffold."]
     if kind is BytePairVocabulary:
         translator = load("grammar")
     else:
@@ -198,7 +198,7 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
     engine = engine_of(export_run(translator, tmp_path / "out"))
     cut = [translator.vocabulary.source.pieces(translator.vocabulary.source.encode(line)) for line in lines]
     found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0] for symbols in cut]
-    ours = [found[0].ids for found in translator.search(lines, 1)]
+    ours = [found[0].ids for found in translator.search(lines, beam_size=1)]
     assert sum(symbols_of(vocabulary).index(symbol) == i for result, ids in zip(found, ours) for symbol, i in zip(result.hypotheses[0], ids)) \
         >= 0.99 * sum(map(len, ours))
 
@@ -237,6 +237,23 @@ def test_transformers_reads_white_space_as_we_do(tmp_path):
         assert tokenizer(line).input_ids == translator.encode([line])[0]
 
 
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_transformers_reads_names_of_special_symbols_as_text(kind, tmp_path):
+    "With the page's `normal`, also decomposed letters and what nobody sees."
+    from transformers import AutoTokenizer
+    lines = ["The </s> cow", "<unk> cow", "a<pad>b", "<s>", ">>de<< cow", "Zu\u0308rich and co\u00adws\u200b", "\ufeffThe \u2581 cow"]
+    vocabulary = kind.learn([e.src for e in EXAMPLES] + lines, 200)
+    folder = export_hugging_face(Translator(with_every_bias(replace(SMALL, vocab_size=200)), vocabulary), tmp_path / "out")
+    tokenizer, names = AutoTokenizer.from_pretrained(folder), {}
+    exec((folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("from transformers")[0], names)
+    for line in lines:
+        assert tokenizer(" " + names["normal"](line)).input_ids == [*vocabulary.encode(line), END]
+        assert kind is BytePairVocabulary or tokenizer(line).input_ids == [*vocabulary.encode(line), END]  # built in
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
 # --- Hugging Face ----------------------------------------------------------------------------------------------------------------------
 
 def with_every_bias(config, seed=1):
@@ -263,7 +280,7 @@ def test_transformers_writes_what_we_write(marian, beam_size):
     "200 sentences. Its beam looks a little further than ours: where it finds another output, that is the likelier one."
     (_, model, tokenizer), translator = marian, load("grammar")
     lines, same = [e.src for e in EXAMPLES[:200]], 0
-    ours = [found[0] for found in translator.search(lines, beam_size, alpha=0.0)]
+    ours = [found[0] for found in translator.search(lines, beam_size=beam_size, alpha=0.0)]
     for length, group in itertools.groupby(sorted(range(200), key=lambda i: len(tokenizer(lines[i]).input_ids)),
                                            key=lambda i: len(tokenizer(lines[i]).input_ids)):
         rows = list(group)
@@ -293,7 +310,7 @@ def test_a_marian_model_gives_the_same_probabilities(changes, vocabulary, tmp_pa
 
 
 def test_the_card_is_made_of_the_record(marian):
-    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record()
+    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record.read()
     assert "pipeline_tag: translation" in text and f"- {record['data']['src']}\n- {record['data']['tgt']}" in text
     assert record["command"] in text and f"{record['data']['splits']['train']['pairs']:,}" in text
     for name, value in record["metrics"].items():
@@ -340,7 +357,7 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
     src = torch.randint(4, 100, (4, 6))
     src[:, -1] = END
     assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
-    assert [h[0].ids for h in beam_search(graphs, src, 3, extra=5)] == [h[0].ids for h in beam_search(model, src, 3, extra=5)]
+    assert [h[0].ids for h in beam_search(graphs, src, beam_size=3, extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
 
 
 def test_an_option_without_effect_is_refused(tmp_path, capsys):

@@ -340,16 +340,16 @@ def test_where_there_is_no_float64(options, monkeypatch):
     with NoFloat64():
         found = update(Objective(fast(model), 0.1), optimizer, [(batch, 1.0)], 5, TrainingConfig(clip_norm=1.0), 1)
         model.eval()
-        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, 3, extra=4), sample(model, src, extra=4)
+        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, beam_size=3, extra=4), sample(model, src, extra=4)
     monkeypatch.undo()
     assert found.dtype == torch.float32 and measured.tokens == 5
-    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, 3, extra=4)]
+    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=4)]
     assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, extra=4)]
 
 
 def test_float64_is_noticed_where_there_is_none():
     with NoFloat64(), pytest.raises(TypeError, match="float64"):
-        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), 2, extra=2)
+        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), beam_size=2, extra=2)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
@@ -388,6 +388,26 @@ def test_the_plain_model_can_be_exported(options):
 def test_the_plain_model_compiles_in_one_graph():
     model, src, tgt = model_of(replace(SMALL, n_layers=1)), torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
     close(torch.compile(model, fullgraph=True)(src, tgt), model(src, tgt))
+
+
+@pytest.mark.parametrize("changes, widths", [
+    ({}, (64, 64)), ({"d_model": 256}, (32, 32)), ({"n_heads": 1}, (512, 512)), ({"d_k": 16}, (16, 64)), ({"d_model": 96, "n_heads": 5, "d_k": 3, "d_v": 7}, (3, 7))], ids=str)
+def test_heads_are_as_wide_as_the_model_unless_their_width_is_given(changes, widths):
+    "By the shapes of the matrices: base's 64 is a quotient, not a number that variations inherit."
+    config = replace(BASE, **{"vocab_size": 11, "n_layers": 1, **changes})
+    attention = Transformer(config).decoder[0].cross_attention
+    h = config.n_heads
+    assert (attention.query.weight.shape, attention.key.weight.shape) == ((h * widths[0], config.d_model),) * 2
+    assert (attention.value.weight.shape, attention.output.weight.shape) == ((h * widths[1], config.d_model), (config.d_model, h * widths[1]))
+    resolved = config.resolved()
+    assert (resolved.d_k, resolved.d_v) == widths and resolved == resolved.resolved() and count_parameters(resolved) == count_parameters(config)
+
+
+@pytest.mark.parametrize("given", [{}, {"d_k": 16}, {"d_v": 16}], ids=str)
+def test_a_width_that_does_not_divide_is_said(given):
+    with pytest.raises(ValueError, match="n_heads is 6: d_model 512 is not a multiple of it: give d_k and d_v"):
+        Transformer(replace(BASE, n_heads=6, **given))
+    assert Transformer(replace(BASE, n_heads=6, vocab_size=11, n_layers=1, d_k=16, d_v=16)).config.d_k == 16
 
 
 @pytest.mark.parametrize("field", ["vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"])

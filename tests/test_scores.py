@@ -221,7 +221,7 @@ def texts(tmp_path):
 
 def test_the_search_that_is_asked_for_is_made(monkeypatch, capsys, tmp_path):
     asked, real = [], translation.beam_search
-    monkeypatch.setattr(translation, "beam_search", lambda model, src, beam_size, alpha, *rest, **more: asked.append((beam_size, alpha)) or real(model, src, beam_size, alpha, *rest, **more))
+    monkeypatch.setattr(translation, "beam_search", lambda model, src, config: asked.append((config.beam_size, config.alpha)) or real(model, src, config))
     pairs = [(e.src, e.tgt) for e in itertools.islice(grammar.examples(3), 4)]
     translation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
     for side, lines in zip(("src", "ref"), zip(*pairs)):
@@ -347,7 +347,7 @@ def test_files_that_cannot_be_read(texts, capsys, tmp_path):
     (["--translations", "OUT", "--references", "REF", "--language", "klingon"], ["klingon"]),
     (["grammar", "--src", "SRC"], ["--references"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--split", "test"], ["--split"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "0"], ["beam size 0"]),
+    (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "0"], ["--beam-size 0"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--alpha", "nan"], ["alpha nan"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--alpha", "abc"], ["--alpha", "abc"]),
     (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "two"], ["--beam-size", "two"]),

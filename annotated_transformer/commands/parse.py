@@ -17,7 +17,7 @@ from ..tools.files import InputError, counted
 from ..tools.options import say
 from ..parsing.parser import ALPHA, BEAM, Parser, load_parser, parse_corpus
 from ..tools.records import check_place, write_record
-from ..decoding.translation import check_search
+from ..decoding.search import SearchConfig
 from ..parsing.treebanks import escape, source_line, tokenise
 
 # %% ../../nbs/commands/parse.ipynb #d52be33d
@@ -51,9 +51,9 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
         f"{s.precision:.2f}, recall {s.recall:.2f}; "
         f"COLLINS.prm)\n  all right   {s.complete:.2f}%\n  mended      {found.mended:.2f}%, outputs "
         "that were no trees")
-    run.add_evaluation(corpus.set_name(split), found.metrics(split), beam_size=beam_size, alpha=alpha)
+    run.record.add_evaluation(corpus.set_name(split), found.metrics(split), beam_size=beam_size, alpha=alpha)
     if record is not None:
-        facts = run.record()
+        facts = run.record.read()
         write_record(record, facts | {"name": record.stem, "task": "parsing",
                                       "metrics": facts["metrics"] | found.metrics(split),
                                       "search": {split: {"beam_size": beam_size, "alpha": alpha}}})
@@ -85,7 +85,7 @@ def parse(
         data: the corpus with that split (default: the one that the run was trained on)
         record: write a result record with the split's scores to this file
     """
-    check_search(beam_size, alpha)
+    SearchConfig(beam_size, alpha)  # raises for impossible values
     if split is None and (data or record):
         raise InputError("--data and --record: for a part of a prepared treebank: name it with --split")
     if split is not None and file is not None:

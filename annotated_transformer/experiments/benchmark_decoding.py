@@ -29,7 +29,8 @@ from .benchmark import in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
 from ..engine.fast import State, keep_memory
-from ..model.transformer import BASE, BIG, END, Transformer, TransformerConfig
+from ..model.symbols import END
+from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import make_record, run_program
 from ..engine.rounding import PRODUCTS, round_products
 from ..decoding.scores import bleu as bleu_score
@@ -63,8 +64,8 @@ def ours(beam_size: int, src: Tensor, steps: int, precision: str = "float32") ->
     model, extra = endless_model().to(src.device), steps - src.size(1)
     round_products(model, precision)
     if beam_size == 1:
-        return lambda: [h.ids for h in greedy(model, src, extra)]
-    return lambda: [h[0].ids for h in beam_search(model, src, beam_size, extra=extra)]
+        return lambda: [h.ids for h in greedy(model, src, extra=extra)]
+    return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]
 
 
 def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[list[int]]]:
@@ -152,8 +153,7 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i], "benchmark_decoding"))
-        write_records(out, [record_of(wanted[i], found[i])])  # as it goes: a run that is cut short leaves what it has
-    return [record_of(what, results) for what, results in zip(wanted, found)]
+    return write_records(out, [record_of(what, results) for what, results in zip(wanted, found)])
 
 
 def record_of(what: dict, results: list[dict]) -> dict:
@@ -194,7 +194,7 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
     with patch.object(State, "step", watched):
         for _ in range(rounds):
             at.clear()
-            beam_search(model, src, beam_size, extra=steps - SOURCE)
+            beam_search(model, src, beam_size=beam_size, extra=steps - SOURCE)
             found.append([b - a for a, b in zip(at, at[1:])])
     return [median(times) for times in zip(*found)]
 
@@ -209,7 +209,7 @@ def steps_record(rounds: int = 5, steps: int = 256) -> dict:
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c048fbdb
 def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int, width: int = 4) -> int:
     "Bytes that a step must read: weights once, the memory's keys and values once a sentence, the target's once a beginning."
-    c = config
+    c = config.resolved()
     attention = c.d_model * c.n_heads * (c.d_k + c.d_v)
     weights = c.n_layers * (2 * attention + attention + 2 * c.d_model * c.d_ff) + c.vocab_size * c.d_model
     kept = c.n_layers * c.n_heads * (c.d_k + c.d_v) * sentences * (source + beam_size * step)
@@ -235,10 +235,10 @@ def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, ha
     network, device = endless_model(config), training_device()
     network = network.to(device, torch.bfloat16 if half else torch.float32)
     src = sources(total).to(device)
-    beam_search(network, src[:batch], beam_size, extra=STEPS - SOURCE)  # warm
+    beam_search(network, src[:batch], beam_size=beam_size, extra=STEPS - SOURCE)  # warm
     begun = time.perf_counter()
     for at in range(0, total, batch):
-        beam_search(network, src[at : at + batch], beam_size, extra=STEPS - SOURCE)
+        beam_search(network, src[at : at + batch], beam_size=beam_size, extra=STEPS - SOURCE)
     seconds, width = time.perf_counter() - begun, 2 if half else 4
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step, width)
                for at in range(0, total, batch) for step in range(STEPS))
@@ -263,7 +263,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     facts = {"name": src.stem, "sizes": {src.stem: len(sources)}, "sha256": {path.name: file_digest(path) for path in (src, references)}}
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
     record = make_record(f"precision_{translator.run.folder.resolve().name}", "benchmark", data=facts, config={"run": name}, seed=0,
-                         seconds=seconds, metrics=metrics, weights=translator.run.provenance()["weights"])
+                         seconds=seconds, metrics=metrics, weights=translator.run.record.provenance()["weights"])
     write_records(out, [record])
     return record
 

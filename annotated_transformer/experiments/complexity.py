@@ -443,15 +443,15 @@ def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, d
 def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: dict,
                  seconds: dict[str, float]) -> None:
     "Write a record for each layer to the folder `out`."
-    from annotated_transformer.tools.records import make_record, write_record
+    from annotated_transformer.tools.records import add_record, make_record
 
     for name, found in passes.items():
         record = "_".join(["complexity", *re.findall(r"\w+", name.lower()), device])
-        write_record(out / f"{record}.json", make_record(
+        add_record(make_record(
             record, "complexity", row=ROWS.get("self-attention" if name == FORMED else name),
             data={"name": "random"},
             config={"layer": name, **config, "device": device}, seed=0, seconds=seconds[name],
-            metrics={"passes": found}))
+            metrics={"passes": found}), out)
 
 # %% ../../nbs/experiments/complexity.ipynb #4cb255d0
 def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) -> None:
@@ -478,7 +478,7 @@ def save_batches(out: Path, d: int, lengths: tuple[int, int] = (16, 256), sequen
     """Write how many sequences, short and long, fit where so many short ones just do: a record for
     recurrence and one for attention.
     """
-    from annotated_transformer.tools.records import make_record, write_record
+    from annotated_transformer.tools.records import add_record, make_record
 
     for name in ("recurrent", "self-attention"):
         begun, (short, long) = time.perf_counter(), (Sizes(n, d) for n in lengths)
@@ -487,9 +487,9 @@ def save_batches(out: Path, d: int, lengths: tuple[int, int] = (16, 256), sequen
                    "largest_batch/long": largest_batch(name, long, limit)}
         record = f"complexity_batch_{name.replace('-', '_')}"
         config = {"batches_of": name, "d": d, "short": short.n, "long": long.n, "device": "cpu"}
-        write_record(out / f"{record}.json", make_record(
+        add_record(make_record(
             record, "complexity", row=ROWS[name], data={"name": "random"}, config=config, seed=0,
-            seconds=time.perf_counter() - begun, metrics=metrics))
+            seconds=time.perf_counter() - begun, metrics=metrics), out)
 
 # %% ../../nbs/experiments/complexity.ipynb #be7b2152
 def complexity(out: Path = Path("nbs/results"), device: str = "",

@@ -22,7 +22,7 @@ from ..model.attention import AdditiveAttention, MultiHeadAttention, masked_soft
 from ..model.embedding import sinusoids
 from ..model.feed_forward import FeedForward
 from ..tools.files import InputError
-from ..tools.records import make_record, run_program, write_record
+from ..tools.records import add_record, find_record, make_record, run_program
 
 # %% ../../nbs/experiments/section_3.ipynb #f6632f33
 Draw = Callable[[], tuple[Tensor, Tensor]]  # a fresh batch: input, and answers with -100 where nothing is asked
@@ -243,12 +243,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise InputError(f"unknown experiment {unknown[0]!r}: there are {', '.join(EXPERIMENTS)}")
 
         def write(name: str, seed: int, config: dict[str, int], measure: Callable[[], dict[str, float]]) -> None:
-            if (out / f"{name}.json").exists():
+            if find_record(name, out):
                 return print(f"{name}: its record is there already")
             begun = time.monotonic()
             metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value for key, value in measure().items()}
-            write_record(out / f"{name}.json", make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed,
-                                                           seconds=time.monotonic() - begun, metrics=metrics))
+            add_record(make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed,
+                                   seconds=time.monotonic() - begun, metrics=metrics), out)
             print(name, metrics, flush=True)
 
         if not experiments or "attention_compatibility" in experiments:

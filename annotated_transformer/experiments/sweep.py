@@ -134,7 +134,7 @@ def score_row(job: Job, run: Run) -> dict:
     """The record of a finished run: perplexity, accuracy and BLEU on the development set, and the perplexity on
     as many training pairs, which shows over-fitting. The sums of each sentence go into a file beside it.
     """
-    trained, translator, corpus = run.record(), load(run.folder), Corpus.open(job.data)
+    trained, translator, corpus = run.record.read(), load(run.folder), Corpus.open(job.data)
     src, references = map(list, zip(*corpus.pairs("dev")))
     found = evaluate(translator, src, references, **SEARCH, samples=0)
     metrics = {"perplexity": found.perplexity, "accuracy": found.accuracy,
@@ -151,7 +151,7 @@ def score_row(job: Job, run: Run) -> dict:
     begun = run.config | {"command": command_of(job)}
     return make_record(job.name, "variation", row=job.row, config=config,
                        seconds=trained["seconds"], metrics=metrics,
-                       **run.provenance() | {"begun": begun}, curve=trained["curve"],
+                       **run.record.provenance() | {"begun": begun}, curve=trained["curve"],
                        averages=trained.get("averages"),
                        signature=found.scores["sacrebleu"].signature, sentences=file_digest(job.sentences))
 

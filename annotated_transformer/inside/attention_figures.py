@@ -19,7 +19,7 @@ import numpy as np
 
 from ..drawing.charts import Shown, packed, show
 from ..tools.files import InputError
-from ..model.transformer import UNKNOWN
+from ..model.symbols import UNKNOWN
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import SPECIALS, WORD_START
 

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from ..decoding.translation import Translator
 from ..model.attention import MultiHeadAttention, recording
-from ..model.transformer import END, START, Transformer
+from ..model.symbols import END, START
+from ..model.transformer import Transformer
 from ..tools.files import InputError
 
 # %% ../../nbs/inside/intervening.ipynb #0844cc60

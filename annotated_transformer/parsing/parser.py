@@ -26,7 +26,8 @@ from .bracket_f1 import Scores, score
 from ..corpus.corpora import Corpus
 from ..decoding.search import Constraint
 from ..tools.files import InputError
-from ..model.transformer import BASE, END, PAD
+from ..model.symbols import END, PAD
+from ..model.transformer import BASE
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 from ..training.loop import start_run
@@ -211,7 +212,7 @@ class Parser:
         """
         sentences = [[escape(word) for word in words] for words in sentences]
         found = self.translator.search(
-            [source_line(words) for words in sentences], beam_size, alpha, extra=EXTRA, progress=progress,
+            [source_line(words) for words in sentences], beam_size=beam_size, alpha=alpha, extra=EXTRA, progress=progress,
             first_line=first_line,
             batch_tokens=max(8000 // beam_size, 400), constraint=self.constraint if constrained else None)
         symbols = [self.vocabulary.decode(best.ids).split() for best, *_ in found]
@@ -296,13 +297,13 @@ def continue_on(folder, data, before: Run, steps: int) -> Run:
     if load_vocabulary(data).digest != before.config["data"]["vocabulary"]:
         raise InputError(f"{data}: encoded with another vocabulary than the run {before.folder}: "
                          "encode it with that one")
-    weights, state = before.load_checkpoint()
+    weights, state = before.checkpoints.load()
     done = state["progress"]["step"]
     if not (Path(folder) / "config.json").exists():
         training = replace(TrainingConfig(**before.config["training"]), steps=done + steps)
         start_run(folder, data, before.model().config, training)
     run = Run.open(folder)
-    if not run.checkpoints():
+    if not run.checkpoints.found():
         model = run.model()
         model.load_state_dict(weights)
         state |= {"progress": {"step": done, "epoch": 0, "pool": 0, "position": 0, "seconds": 0.0},
