@@ -167,6 +167,18 @@ def test_the_same_ids_for_any_text(kind, tmp_path):
 
 
 @needs_node
+def test_a_run_that_composes_its_letters_does_so_in_the_page(tmp_path):
+    t = run_of(tmp_path, BytePairVocabulary.learn([*LINES, "\u00e9t\u00e9"], 300))
+    config = json.loads((tmp_path / "config.json").read_text())
+    lengths = {}
+    for normaliser in ("nfc", "none"):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"data": config["data"] | {"normaliser": normaliser}}))
+        (found,) = engine(tmp_path, [{"method": "translate", "given": {"text": "the e\u0301\u00adt\u200be\u0301 \ufeff", "changes": {}}}])
+        lengths[normaliser] = found["src"]
+    assert lengths["nfc"] == [*t.vocabulary.pieces(t.vocabulary.encode("the \u00e9t\u00e9")), "</s>"] != lengths["none"]
+
+
+@needs_node
 def test_averages_are_pythons():
     t, lines = load("grammar"), sources(6)
     (answer,), means, offsets = engine(t.run.folder, [{"method": "average", "given": {"sentences": lines}}]), mean_outputs(t, lines), offset_means(t, lines)

@@ -8,12 +8,12 @@ const pause = () => new Promise(done => setTimeout(done)); // lets a message in
 class Engine {
   // files: config.json as an object, vocabularies and weights as buffers; averages: {means, offsets} or null
   open({ config, vocabulary, sourceVocabulary, weights, averages, plain }) {
-    const normalizer = config.data?.normalizer ?? config.normalizer, tensors = readTensors(weights);
+    const normaliser = config.data?.normaliser, tensors = readTensors(weights);
     const means = averages && Object.fromEntries(Object.entries(averages.means).map(([name, mean]) => [name, Float32Array.from(mean)]));
     this.model = new Model(config, tensors, means, plain ? product : fastProduct(tensors) ?? product);
     this.offsets = averages?.offsets;
-    this.vocabulary = readVocabulary(vocabulary.content, vocabulary.name, normalizer);
-    this.source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normalizer) : this.vocabulary;
+    this.vocabulary = readVocabulary(vocabulary.content, vocabulary.name, normaliser);
+    this.source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normaliser) : this.vocabulary;
     const E = this.model.tensors["embedding.weight"];
     if (this.vocabulary.size !== E.shape[0]) throw new Error("the vocabulary is not the one that these weights were trained with");
     this.trained = new Map(); // sentence -> its greedy translation as trained

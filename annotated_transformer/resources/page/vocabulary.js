@@ -6,15 +6,15 @@ const PAD = 0, UNKNOWN = 1, START = 2, END = 3, WORD_START = "\u2581", UNKNOWN_M
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const SPACES = new RegExp(`[\u2581${SPACE}]+`), ENDS = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g"), UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 const spelled = text => text.replaceAll(WORD_START, " ").replace(ENDS, "");
-const NORMALIZERS = { // the run's `normalizer`
+const NORMALISERS = { // the run's `normaliser`
   none: text => text,
   nfc: text => text.normalize("NFC").replace(/[\u00ad\u200b\u2060\ufeff]/g, ""),
 };
 
 class Vocabulary {
-  constructor(normalizer) {
-    this.normalize = NORMALIZERS[normalizer || "none"];
-    if (!this.normalize) throw new Error(`the normalizer "${normalizer}" is not known here`);
+  constructor(normaliser) {
+    this.normalize = NORMALISERS[normaliser || "none"];
+    if (!this.normalize) throw new Error(`the normaliser "${normaliser}" is not known here`);
   }
   words(text) {
     return this.normalize(text).split(SPACES).filter(Boolean);
@@ -43,8 +43,8 @@ function* fields(view, at, end) {
 }
 
 class BytePairs extends Vocabulary {
-  constructor(buffer, normalizer) {
-    super(normalizer);
+  constructor(buffer, normaliser) {
+    super(normaliser);
     const NORMAL = 1, WHOLE = 4, BYTE = 6, view = new DataView(buffer);
     this.unknown = UNKNOWN_MARK;
     this.pieces = [];
@@ -116,8 +116,8 @@ class BytePairs extends Vocabulary {
 
 // Hugging Face's file: from the left of each word the longest piece that fits, "##" before those that continue it.
 class WordPieces extends Vocabulary {
-  constructor(buffer, normalizer) {
-    super(normalizer);
+  constructor(buffer, normaliser) {
+    super(normaliser);
     const { model } = JSON.parse(UTF8.decode(buffer));
     this.unknown = WORD_START + UNKNOWN_MARK;
     this.ids = new Map(Object.entries(model.vocab));
@@ -150,6 +150,6 @@ class WordPieces extends Vocabulary {
   }
 }
 
-function readVocabulary(buffer, name, normalizer) {
-  return new (name.endsWith(".json") ? WordPieces : BytePairs)(buffer, normalizer);
+function readVocabulary(buffer, name, normaliser) {
+  return new (name.endsWith(".json") ? WordPieces : BytePairs)(buffer, normaliser);
 }
