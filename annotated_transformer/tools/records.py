@@ -276,11 +276,11 @@ def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
     folder = results_folder() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
-    for path in sorted(folder.glob("*.json*")):
+    for path in sorted(path for path in folder.glob("*.json*") if path.suffix in (".json", ".jsonl")):  # no file that is being written
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.suffix == ".jsonl":
             yield from ((f"{path}, line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line)
-        elif path.suffix == ".json" and path.name != "summary.json":
+        elif path.name != "summary.json":
             yield str(path), text
 
 

@@ -113,8 +113,11 @@ def test_commands_are_steps(place):
     assert slow.do(Place(place.data, place.runs, place.out, until=time.monotonic())) is None
 
 
+IN_THREADS = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+
 # --- several ---------------------------------------------------------------------------------------------------------------------------
 
+@IN_THREADS
 def test_no_step_is_done_twice(place):
     "By four workers at once; those that find nothing free wait for what the others do."
     done = []
@@ -127,6 +130,7 @@ def test_no_step_is_done_twice(place):
     assert Counter(done) == Counter(step.name for step in steps) and set(read_records(place.out)) == set(done)
 
 
+@IN_THREADS
 def test_a_step_that_must_be_alone_has_nothing_beside_it(place):
     running, most = Counter(), {}
 
