@@ -71,12 +71,12 @@ SIZES = {
 "symbols in the vocabulary, unless --vocab-size says otherwise"
 
 
-def of_text() -> tuple:
+def of_text(argv: Sequence[str]) -> tuple:
     "The options of text that is cleaned here; `call` makes them from these classes."
     return (Cleaning, Symbols), ("normaliser",)
 
 
-def of_a_published_corpus() -> tuple:
+def of_a_published_corpus(argv: Sequence[str]) -> tuple:
     return (Cleaning, Symbols), ("normaliser", "max_words", "max_ratio")
 
 
