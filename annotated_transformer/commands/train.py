@@ -9,7 +9,6 @@ __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'chec
            'configurations', 'say_next', 'chosen_preset', 'train', 'average']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
-import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import islice
@@ -28,9 +27,10 @@ from ..corpus.corpora import Corpus
 from ..tools.files import InputError
 from ..training.optimizer import learning_rate
 from ..tools.options import OptionParser, say
+from ..tools.text_files import typed
 from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
-from ..decoding.scores import bleu
+from ..decoding.scores import bleu, tokenizer_of
 from ..tools.processes import process_group, rank, summed
 from ..training.loop import (
     Translated, check_limits, check_not_abandoned, meta_model, open_data, start_run, training_config)
@@ -255,7 +255,8 @@ def translator_of_dev(run: Run, data: Path | None) -> Callable[[nn.Module], Tran
     def translated(model: nn.Module) -> Translated:
         made = Translator(model, vocabulary).translate(src, beam_size=1)
         model.train()
-        score = bleu(made[:count], references[:count]).value if count else None
+        made_so_far, wanted = made[:count], references[:count]
+        score = bleu(made_so_far, wanted, tokenize=tokenizer_of(corpus.tgt)).value if count else None
         return Translated([*zip(src, references, made)][:SHOWN], score)
 
     return translated if some else None
@@ -289,7 +290,7 @@ def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...
 # %% ../../nbs/commands/train.ipynb #d77b2911
 def say_next(run: Run) -> None:
     "Say which command scores a run: a parser has one of its own."
-    folder = shlex.quote(str(run.folder))
+    folder = typed(run.folder)
     parser = is_treebank(run.config["data"].get("tgt", ""))
     say("Next: annotated-transformer " + (f"parse {folder} --split dev" if parser else f"evaluate {folder}"))
 
@@ -363,7 +364,7 @@ def train(
         if train_run(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
             say_next(run)
         else:
-            say(f"Stopped. Continue with: annotated-transformer train {shlex.quote(str(folder))}")
+            say(f"Stopped. Continue with: annotated-transformer train {typed(folder)}")
 
 # %% ../../nbs/commands/train.ipynb #d77b2912
 def average(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:

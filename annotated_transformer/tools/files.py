@@ -68,7 +68,7 @@ def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
 # %% ../../nbs/tools/files.ipynb #f8611053
 def former(folder: Path) -> Path:
     "Where `folder` is while another takes its place."
-    return folder.with_name(folder.name + ".old.tmp")
+    return folder.with_name(f".{folder.name}.old.tmp")
 
 
 def settle(folder: Path):
@@ -96,7 +96,7 @@ def building(folder: Path):
     "A new folder that takes the place of `folder` when it is whole, and goes on failure. OSError becomes InputError."
     check_standing(folder)
     folder = folder.resolve()
-    new = folder.with_name(folder.name + ".tmp")
+    new = folder.with_name(f".{folder.name}.tmp")  # hidden: a visible name might be somebody's own
     try:
         shutil.rmtree(new, ignore_errors=True)  # of a run that was killed
         new.mkdir(parents=True)

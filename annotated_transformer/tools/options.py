@@ -122,7 +122,9 @@ def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None
     """
     description = inspect.cleandoc(function.__doc__).split("\n\nArgs:")[0]
     parser = OptionParser(prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    argv = sys.argv[1:] if argv is None else argv
+    argv = list(sys.argv[1:] if argv is None else argv)
+    end = argv.index("--") if "--" in argv else len(argv)  # argparse forgets that what follows are names
+    argv[end:] = [f"./{word}" if word.startswith("-") and word not in ("-", "--") else word for word in argv[end:]]
     add_arguments(parser, function, argv=argv)
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):  # too many options for a line
@@ -149,14 +151,22 @@ def say(text: str) -> None:
 
 # %% ../../nbs/tools/options.ipynb #42ea088f
 def fill_streams() -> None:
-    "Open the null device in place of each standard stream that the shell closed (`<&-`): Python has None there."
+    """Open the null device in place of each standard stream that the shell closed (`<&-`): Python has None there.
+
+    What a terminal cannot show, say umlauts in ASCII, is written as its escape.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+        elif mode == "w" and hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 def fail(program: str, text: str) -> None:
     "End the program with one line and exit code 2; of several processes, only a machine's first one speaks."
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if len(text) > 1200:  # it quotes what was given; what to do stands at the end
+        text = f"{text[:800]} [...] {text[-350:]}"
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"{program}: {text}", file=sys.stderr, flush=True)
     raise SystemExit(2) from None

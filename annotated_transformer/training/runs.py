@@ -8,6 +8,7 @@ __all__ = ['History', 'RunRecord', 'average', 'Run', 'shipped_runs', 'ships', 'f
 # %% ../../nbs/training/runs.ipynb #fb7a53f3
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -154,10 +155,13 @@ class Run:
     ) -> "Run":
         """Make a run directory; `model` is a configuration of any kind, `weights` what the run starts from.
 
-        `more` are further entries of its configuration. Raises InputError where the folder is not empty.
+        `more` are further entries of its configuration. Raises InputError where the folder is not empty, or has
+        the name of weights that ship.
         """
         from safetensors.torch import save
 
+        if str(folder) in shipped_runs():
+            raise InputError(f"{folder}: the name of weights that ship: name another folder")
         numbers = asdict(model.resolved() if hasattr(model, "resolved") else model)
         config = {"kind": kind_of(model), "model": numbers, "training": training, "data": data} | more | origin()
         with creating(folder) as new:
@@ -296,11 +300,18 @@ def ships(folder: Path) -> bool:
 
 
 def find_run(name: str | Path) -> Run:
-    "The run in a folder, or one that ships with the package. Raises InputError where there is neither."
-    if not Path(name).exists() and str(name) not in shipped_runs():
-        known = f", nor shipped weights ({', '.join(shipped_runs())})" if shipped_runs() else ""
-        raise InputError(f"{name}: no such run directory{known}")
-    return Run.open(name if Path(name).exists() else shipped_runs()[str(name)])
+    """The run of that name that ships with the package, or else the one in a folder. Raises InputError where there is neither.
+
+    A warning says where a folder has the name of weights that ship.
+    """
+    shipped = shipped_runs()
+    if str(name) in shipped:
+        if Path(name).exists():
+            print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}", file=sys.stderr)
+        return Run.open(shipped[str(name)])
+    if not Path(name).exists():
+        raise InputError(f"{name}: no such run directory, nor shipped weights ({', '.join(shipped)})")
+    return Run.open(name)
 
 # %% ../../nbs/training/runs.ipynb #796c824c
 def stored_in_8_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
