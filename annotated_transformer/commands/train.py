@@ -12,6 +12,7 @@ __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'chec
 import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -278,11 +279,17 @@ def kind_asked(argv: Sequence[str]) -> str:
     kinds_in = (kind_in(place) for place in (given.config, *runs) if place)
     return given.kind or next(filter(None, kinds_in), "transformer")
 
-
+# %% ../../nbs/commands/train.ipynb #5239f851
 def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...]]:
-    """The dataclasses whose fields are options, that of the kind of model and that of training; and the fields that
-    are none."""
-    return [architecture(kind_asked(argv)).config, TrainingConfig], DECIDED
+    """The dataclasses whose fields are options: that of the kind of model, and that of training; and the fields that
+    are none. Raises InputError for an option that only other kinds have."""
+    config = architecture(kind_asked(argv)).config
+    typed = {word.partition("=")[0][2:].removeprefix("no-").replace("-", "_") for word in argv if word.startswith("--")}
+    own = {name.rstrip("_") for part in (train, config, TrainingConfig) for name in signature(part).parameters}
+    if strange := typed - own - {"help"}:
+        others = {field.name for kind in kinds() for field in fields(architecture(kind).config)}
+        check_options(config(), dict.fromkeys(strange & others))
+    return [config, TrainingConfig], DECIDED
 
 # %% ../../nbs/commands/train.ipynb #d77b2911
 def say_next(run: Run) -> None:
