@@ -179,7 +179,7 @@ import sys
 from annotated_transformer.commands.train import configurations, preset_named
 others = ("parsing", "rivals", "drawing", "inside", "experiments", "paper", "after", "exports")
 loaded = lambda: [name for name in sys.modules if name.startswith("annotated_transformer.") and name.split(".")[1] in others]
-configurations(["runs/mine", "--config", "base", "--help"])
+configurations(["runs/mine", "--data", "data/mine", "--config", "base", "--from", "ende", "--no-pre-norm", "--d-k=3", "--help"])
 assert not loaded(), loaded()
 configurations(["runs/mine", "--kind", "bytenet", "--help"])
 assert "annotated_transformer.rivals.bytenet" in loaded() and "annotated_transformer.rivals.recurrent" not in loaded()

@@ -32,7 +32,7 @@ from annotated_transformer.tools.records import find_record
 from annotated_transformer.tools.options import OptionParser, add_arguments
 from annotated_transformer.training.presets import TINY, TrainingConfig
 from annotated_transformer.training.regularization import measure
-from annotated_transformer.training.runs import Run, average, ship
+from annotated_transformer.training.runs import Run, mean_weights, ship
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.decoding.translation import Translator, ensemble, evaluate, load
@@ -219,7 +219,7 @@ def test_the_average_command(data, finished, tmp_path, capsys):
     folder = shutil.copytree(finished, tmp_path / "run")
     run = Run.open(folder)
     said(capsys, "average", folder, "--last", 2)
-    expected = average([load_weights(path / "model.safetensors") for _, path in run.checkpoints.found()[-2:]])
+    expected = mean_weights([load_weights(path / "model.safetensors") for _, path in run.checkpoints.found()[-2:]])
     assert same_weights(run.weights(), expected)
     model, dev = run.model(), ParallelCorpus(data, "dev")
     model.load_state_dict(expected)

@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'check_changes', 'is_treebank', 'configured',
-           'settings_of', 'peak_rate', 'say_rate', 'numbers', 'differences', 'extend', 'corpus_of', 'existing_run',
-           'check_fit', 'starting_point', 'open_or_start', 'translator_of_dev', 'give_up', 'kind_asked',
+           'settings_of', 'peak_rate', 'say_rate', 'fields_as_numbers', 'differences', 'extend_run', 'corpus_of',
+           'existing_run', 'check_fit', 'starting_point', 'open_or_start', 'translator_of_dev', 'give_up', 'kind_asked',
            'configurations', 'say_next', 'chosen_preset', 'train', 'average']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def say_rate(model: Any, training: TrainingConfig) -> None:
             f"--rate {meant:.2g}")
 
 # %% ../../nbs/commands/train.ipynb #8b5d0a6e
-def numbers(model: Any, training: TrainingConfig) -> dict[str, Any]:
+def fields_as_numbers(model: Any, training: TrainingConfig) -> dict[str, Any]:
     "All fields of a model and its training, the width of its heads as numbers."
     return asdict(model.resolved() if hasattr(model, "resolved") else model) | asdict(training)
 
@@ -133,8 +134,8 @@ def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
         if kind != kind_of(own):
             return [f"a model of the kind {kind} (it has one of the kind {kind_of(own)})"]
         model, training = configured(preset, changes)
-        asked = {name: value for name, value in numbers(model, training).items() if name not in (*DECIDED, "precision")}
-    has = numbers(own, training_config(run))
+        asked = {name: value for name, value in fields_as_numbers(model, training).items() if name not in (*DECIDED, "precision")}
+    has = fields_as_numbers(own, training_config(run))
     return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]
 
@@ -142,7 +143,7 @@ def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
 CHANGEABLE = ("steps", "patience", "dev_bleu")
 
 
-def extend(run: Run, changes: dict) -> None:
+def extend_run(run: Run, changes: dict) -> None:
     "Change what may change in an existing run. Raises InputError for impossible values, or too few steps."
     before = training_config(run)
     after = replace(before, **{name: value for name, value in changes.items() if name in CHANGEABLE})
@@ -179,7 +180,7 @@ def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes
                          f"or continue this one with `annotated-transformer train {folder}`")
     check_not_abandoned(run)  # before anything is written
     open_data(run, corpus_of(run, data).folder)
-    extend(run, changes)
+    extend_run(run, changes)
     summed(0)  # the other processes wait for the first
     return Run.open(folder)
 
@@ -281,11 +282,17 @@ def kind_asked(argv: Sequence[str]) -> str:
     kinds_in = (kind_in(place) for place in (given.config, *runs) if place)
     return given.kind or next(filter(None, kinds_in), "transformer")
 
-
+# %% ../../nbs/commands/train.ipynb #5239f851
 def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...]]:
-    """The dataclasses whose fields are options, that of the kind of model and that of training; and the fields that
-    are none."""
-    return [architecture(kind_asked(argv)).config, TrainingConfig], DECIDED
+    """The dataclasses whose fields are options: that of the kind of model, and that of training; and the fields that
+    are none. Raises InputError for an option that only other kinds have."""
+    config = architecture(kind_asked(argv)).config
+    typed = {word.partition("=")[0][2:].removeprefix("no-").replace("-", "_") for word in argv if word.startswith("--")}
+    own = {name.rstrip("_") for part in (train, config, TrainingConfig) for name in signature(part).parameters}
+    if strange := typed - own - {"help"}:
+        others = {field.name for kind in kinds() for field in fields(architecture(kind).config)}
+        check_options(config(), dict.fromkeys(strange & others))
+    return [config, TrainingConfig], DECIDED
 
 # %% ../../nbs/commands/train.ipynb #d77b2911
 def say_next(run: Run) -> None:

@@ -22,7 +22,7 @@ from ..engine.fast import WITHOUT_FLOAT64
 from ..tools.files import InputError, counted
 from ..tools.processes import training_device
 from .regularization import Quality, measure
-from .runs import Run, average
+from .runs import Run, mean_weights
 from .watching import best_step
 
 # %% ../../nbs/training/averaging.ipynb #febe3bfa
@@ -65,7 +65,7 @@ def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int 
 # %% ../../nbs/training/averaging.ipynb #619b787b
 def quality_of(paths: list[Path], model: nn.Module, dev: DevelopmentSet) -> Quality:
     "The quality of the average of some checkpoints on the development set; leaves these weights in `model`."
-    model.load_state_dict(average([load_weights(path / "model.safetensors") for path in paths]))
+    model.load_state_dict(mean_weights([load_weights(path / "model.safetensors") for path in paths]))
     return measure(model, map(dev.corpus.batch, dev.batches))
 
 

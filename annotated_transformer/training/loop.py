@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Translated', 'Session', 'is_over', 'open_session',
            'what_goes_wrong', 'not_finite', 'check_limits', 'check_not_abandoned', 'train', 'make_objective',
-           'training_config', 'open_data', 'begin_line', 'write_line', 'show_examples', 'save', 'restore', 'catch_up',
-           'finish', 'facts_of', 'meta_model', 'check_positions', 'check_memory', 'start_run']
+           'training_config', 'open_data', 'begin_line', 'write_line', 'show_examples', 'save', 'restore_training',
+           'catch_up', 'finish', 'facts_of', 'meta_model', 'check_positions', 'check_memory', 'start_run']
 
 # %% ../../nbs/training/loop.ipynb #02ce6659
 import contextlib
@@ -198,7 +198,7 @@ def open_session(run: Run, data: str | Path | None, minutes: float | None, devic
     measured = development_set(run, dev, device_tokens, warn=rank() == 0)
     objective = make_objective(run, config, compile)
     optimizer = OPTIMIZERS[config.optimizer](objective.parameters())
-    progress, sums, line = restore(run, getattr(objective, "module", objective).model, optimizer)
+    progress, sums, line = restore_training(run, getattr(objective, "module", objective).model, optimizer)
     if line and config.reports(line["step"]):
         sums = {}  # they are in the line
     clock = Clock(progress.seconds, minutes, config.save_minutes)
@@ -379,8 +379,8 @@ def save(session: Session, line: dict | None) -> None:
     session.clock.saved()
 
 # %% ../../nbs/training/loop.ipynb #4b188b5e
-def restore(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer
-            ) -> tuple[Progress, dict[str, float], dict | None]:
+def restore_training(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer
+                     ) -> tuple[Progress, dict[str, float], dict | None]:
     """Load model and optimizer from the newest intact checkpoint, or else the run's initial weights, if any.
 
     Returns the progress, the report's sums and the line that belongs to the checkpoint. Raises InputError where the

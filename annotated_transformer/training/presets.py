@@ -84,8 +84,8 @@ PRESETS = {
 }
 
 # %% ../../nbs/training/presets.ipynb #589f7d1c
-ELSEWHERE = {"parser": "parsing.parser", "parser-semi": "parsing.parser", "parser-small": "parsing.parser",
-             "rival-transformer": "rivals.base"}
+ELSEWHERE = {"parser": "parsing.parser.PRESETS", "parser-semi": "parsing.parser.PRESETS",
+             "parser-small": "parsing.parser.PRESETS", "rival-transformer": "rivals.base.RIVAL_PRESETS"}
 OWN_TRAINING = ("recurrent", "convolutional", "bytenet")  # kinds that rivals.base knows their own paper's training of
 
 
@@ -101,7 +101,8 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
     if name not in preset_names():
         raise InputError(f"--config {name}: there are {', '.join(preset_names())}")
     if name in ELSEWHERE:
-        return import_module(f"annotated_transformer.{ELSEWHERE[name]}").PRESETS[name]
+        module, _, table_of = ELSEWHERE[name].rpartition(".")
+        return getattr(import_module(f"annotated_transformer.{module}"), table_of)[name]
     kind, training = name.removesuffix("-own"), PRESETS["small"][1]
     if kind != name:
         training = import_module("annotated_transformer.rivals.base").own_training(kind, training)
