@@ -279,7 +279,7 @@ def test_a_vocabulary_taken_from_a_run(finished, tmp_path, capsys):
     given = ["prepare", tmp_path / "data", "--train", f"{corpus}.en", f"{corpus}.de", "--holdout", 5, "--vocabulary-from", finished]
     assert "--from" in said(capsys, *given)
     said(capsys, "train", tmp_path / "run", "--data", tmp_path / "data", "--from", finished, "--steps", 2)
-    for option in (["--vocab-size", 500], ["--vocabulary", "bpe"], ["--byte-fallback"]):
+    for option in (["--vocab-size", 500], ["--vocabulary", "word-pieces"], ["--byte-fallback"]):
         assert "no effect with --vocabulary-from" in refused(capsys, "prepare", tmp_path / "new", *given[2:], *option)
     assert not (tmp_path / "new").exists()
 

@@ -52,7 +52,7 @@ class Symbols:
         learned = {"vocab_size": self.vocab_size, "byte_fallback": self.byte_fallback or None,
                    "separate_vocabularies": self.separate_vocabularies or None}
         if self.own or self.vocabulary_from:
-            learned["vocabulary"] = self.vocabulary if self.own and self.vocabulary_from else None
+            learned["vocabulary"] = self.vocabulary if self.vocabulary != "bpe" and self.vocabulary_from else None
             for name, value in learned.items():
                 if value is not None:
                     raise InputError(f"--{name.replace('_', '-')}: has no effect with {taken}: leave one of them out")
