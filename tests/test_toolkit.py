@@ -26,7 +26,7 @@ from annotated_transformer.commands.configuration import read_configuration
 from annotated_transformer.commands.translate import drawn
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.model.symbols import END
+from annotated_transformer.model.symbols import END, UNKNOWN
 from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.records import find_record
 from annotated_transformer.tools.options import OptionParser, add_arguments
