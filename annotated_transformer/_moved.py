@@ -17,7 +17,6 @@ ROOMS = {  # the modules that a room took in; OLD=NEW where the name changed, to
     "decoding": "scores translation",
     "drawing": "charts model_figures tables=result_tables",
     "engine": "architectures=kinds fast rounding",
-    "experiments": "experiments.claims=judges",
     "inside": "attention_figures",
     "model": "attention embedding feed_forward layers",
     "paper": "paper_source=source",

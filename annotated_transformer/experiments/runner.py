@@ -9,6 +9,7 @@ __all__ = ['PLANS', 'LEFT', 'TimeUp', 'Place', 'Step', 'read_plan', 'steps_of', 
 
 # %% ../../nbs/experiments/runner.ipynb #e64e7b69
 import contextlib
+import io
 import math
 import multiprocessing
 import os
