@@ -357,17 +357,17 @@ def train(
         tensorboard: write the report as TensorBoard's event files too
         abandon: why the run is given up: it leaves a record that says so, and is not trained any further
     """
-    typed = [*changes]
+    given = [*changes]
     if abandon is not None:
         flags = {"data": data, "config": config, "kind": kind, "from": from_, "minutes": minutes,
                  "device_tokens": device_tokens, "compile": compile or None, "tensorboard": tensorboard or None}
-        return give_up(folder, abandon, [name for name, value in flags.items() if value is not None] + typed)
+        return give_up(folder, abandon, [name for name, value in flags.items() if value is not None] + given)
     preset, written = chosen_preset(config, kind)
     changes = written | changes  # the command line overrides the file
     tokens = 32_768 if device_tokens is None else device_tokens
     check_limits(minutes, tokens, compile, tensorboard)  # before anything is written
     with process_group():
-        run = open_or_start(folder, data, preset, changes, from_, typed)
+        run = open_or_start(folder, data, preset, changes, from_, given)
         if train_run(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
             say_next(run)
         else:
