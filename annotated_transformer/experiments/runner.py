@@ -37,7 +37,8 @@ from ..engine.fast import keep_memory
 from ..tools.files import InputError
 from ..tools.options import one_line_errors, say
 from ..tools.processes import choose_device, stop_signals, training_device
-from ..tools.records import add_record, find_record, make_record, read_records, results_folder, run_program
+from ..tools.records import (
+    add_record, find_record, make_record, read_records, results_folder, run_program)
 from ..training.loop import start_run, training_config
 from ..training.runs import Run
 
