@@ -130,7 +130,7 @@ def checkout(here: Path | None = None) -> Path | None:
 # %% ../../nbs/tools/files.ipynb #518b3925
 @contextmanager
 def locked(path: str | Path) -> Iterator[None]:
-    "Within the block no other process holds the lock file `path`: we wait for our turn. Windows has no such lock, and nobody waits there."
+    "Within the block no other process holds the lock file `path`: we wait for our turn. (Windows has no such lock.)"
     with open(path, "a") as file:
         with suppress(ImportError, OSError):  # OSError: a file system without locks
             import fcntl
