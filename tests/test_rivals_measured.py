@@ -10,7 +10,7 @@ from torch import nn
 
 from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.corpus.batching import Batch, encode_corpus
-from annotated_transformer.commands import train as train_command
+from annotated_transformer.training import presets
 from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.experiments import costs
 from annotated_transformer.experiments import rivals_measured as module
@@ -64,7 +64,7 @@ def place(tmp_path, monkeypatch):
     corpus = grammar_corpus(tmp_path / "data", train=120, dev=6, test=5, test_long=5)
     encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
     tiny = replace(BASE, vocab_size=300, n_layers=1, d_model=16, d_ff=16, n_heads=2, d_k=8, d_v=8)
-    monkeypatch.setitem(train_command.PRESETS, "tiny-transformer", (tiny, PAPER))
+    monkeypatch.setitem(presets.PRESETS, "tiny-transformer", (tiny, PAPER))
     monkeypatch.setattr(module, "Tuning", lambda: Tuning(steps=2, sentences=2, samples=2, save_every=1))
     return Place({"de": tmp_path / "data", "fr": tmp_path / "data"}, tmp_path / "runs", tmp_path / "out")
 
