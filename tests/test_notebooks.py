@@ -21,7 +21,8 @@ from nbdev.clean import clean_nb
 from nbdev.config import get_config
 from nbdev.doclinks import nbdev_export
 
-ROOT = Path(__file__).resolve().parent.parent
+from here import ROOT
+
 sys.path.insert(0, str(ROOT / ".ci"))
 
 import readme as readme_maker  # noqa: E402

@@ -9,8 +9,9 @@ from annotated_transformer.commands import cli
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.training.runs import Run
+from here import ROOT
 
-OLD = Path(__file__).parent / "data" / "v0_1"
+OLD = ROOT / "tests" / "data" / "v0_1"
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from here import ROOT
+
 pytestmark = pytest.mark.xdist_group("package")  # one process builds and installs for all of these
-ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses", "nbdev", "fastcore", "IPython"]
 
 
