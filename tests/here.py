@@ -11,7 +11,10 @@ SAMPLE = ROOT.parent / "shared" / "data"  # beside the repository, where it is t
 
 
 def shared(name: str) -> Path:
-    "Data that lie beside the repository. Where they do not, the test is skipped, and pytest's summary says which and why."
+    """Data that lie beside the repository.
+
+    Where they do not, the test is skipped, and pytest's summary says which and why.
+    """
     if not (SAMPLE / name).is_dir():
         warnings.warn(f"not tested: there is no ../shared/data/{name} beside the repository")
         pytest.skip(f"no ../shared/data/{name}")

@@ -1,4 +1,7 @@
-"""What the chapters after the paper leave to tests: who sees whom under every option, Hugging Face's models on padded text, kill and resume."""
+"""What the chapters after the paper leave to tests:
+
+who sees whom under every option, Hugging Face's models on padded text, kill and resume.
+"""
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -63,7 +66,8 @@ def seen(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
     "[output, input]: whether an output depends on an input, by the gradient."
     x = model.embedding(ids).detach().requires_grad_()
     model.embedding.forward = lambda _: x
-    return torch.stack([torch.autograd.grad(out.square().sum() + out[0], x, retain_graph=True)[0][0].abs().sum(-1) > 0 for out in model(ids)[0]])
+    return torch.stack([torch.autograd.grad(out.square().sum() + out[0], x, retain_graph=True)[0][0].abs().sum(-1) > 0
+                        for out in model(ids)[0]])
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -140,7 +144,8 @@ def test_only_the_answer_is_scored():
     src, tgt = torch.tensor([[7, 8, END], [9, END, PAD]]), torch.tensor([[START, 17, END], [START, 19, END]])
     text = tabled(joined(src, tgt))
     assert text.tolist() == [[START, 7, 8, SEPARATOR, 17, END], [START, 9, SEPARATOR, 19, END, PAD]]
-    assert next_symbols(text, after_separator(text))[1].tolist() == [[IGNORED] * 3 + [17, END], [IGNORED] * 2 + [19, END, IGNORED]]
+    assert next_symbols(text, after_separator(text))[1].tolist() == [[IGNORED] * 3 + [17, END],
+                                                                     [IGNORED] * 2 + [19, END, IGNORED]]
 
 
 def test_no_number_of_layers_fits_every_model():
@@ -151,7 +156,8 @@ def test_no_number_of_layers_fits_every_model():
 
 def test_a_text_ends_where_no_more_positions_were_learned():
     model = DecoderOnly(replace(SMALL, positions="learned", max_length=16)).eval()
-    assert continued(model, torch.tensor([[START, 7]]), 40, lambda logits: torch.full((len(logits),), 9)).shape == (1, 16)
+    assert continued(model, torch.tensor([[START, 7]]), 40,
+                     lambda logits: torch.full((len(logits),), 9)).shape == (1, 16)
 
 
 @settings(deadline=None, max_examples=60)
@@ -200,7 +206,7 @@ def test_a_state_of_something_else_is_one_line(tmp_path: Path):
         trained(tmp_path / "state.pt", 3)
 
 
-# --- alignment -----------------------------------------------------------------------------------------------------------------------
+# --- alignment --------------------------------------------------------------------------------------------------------
 
 TOY = replace(BASE, vocab_size=12, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
 
@@ -233,7 +239,8 @@ def test_advantages_are_the_discounted_sum_of_surprises(seed, gamma, lam):
     found, targets = advantages(rewards * mask, values, mask, gamma, lam)
     for row, last in ((0, 5), (1, 2)):
         for t in range(1, last + 1):
-            surprises = [rewards[row, s] + gamma * (values[row, s + 1] if s < last else 0) - values[row, s] for s in range(t, last + 1)]
+            surprises = [rewards[row, s] + gamma * (values[row, s + 1] if s < last else 0) - values[row, s]
+                         for s in range(t, last + 1)]
             expected = sum((gamma * lam) ** i * surprise for i, surprise in enumerate(surprises))
             torch.testing.assert_close(found[row, t], torch.as_tensor(expected), atol=1e-4, rtol=1e-4)
             torch.testing.assert_close(targets[row, t], found[row, t] + values[row, t], atol=1e-5, rtol=1e-5)
@@ -257,7 +264,9 @@ def test_on_its_own_answers_ppo_begins_as_policy_gradient():
 
 def test_the_clipped_value_loss_is_never_below_the_plain_one():
     torch.manual_seed(0)
-    values, old, targets, mask = torch.randn(4, 5), torch.randn(4, 5), torch.randn(4, 5), torch.ones(4, 5, dtype=torch.bool)
+    values, old, targets, mask = torch.randn(4, 5), torch.randn(4,
+                                                                5), torch.randn(4, 5), torch.ones(
+                                                                    4, 5, dtype=torch.bool)
     plain = 0.5 * ((values - targets) ** 2).mean()
     assert value_loss(values, old, targets, mask) >= plain
     torch.testing.assert_close(value_loss(old, old, targets, mask), 0.5 * ((old - targets) ** 2).mean())
@@ -272,7 +281,8 @@ def test_log_probabilities_of_answers_are_those_of_whole_texts():
         logs = model.logits(texts).log_softmax(-1)
         assert torch.allclose(answer_log_probability(model, texts), torch.stack(
             [logs[0, 2, 8] + logs[0, 3, 9] + logs[0, 4, END], logs[1, 2, END]]), atol=1e-5)
-        assert torch.allclose((log_probabilities(model, texts) * answer_mask(texts)).sum(1), answer_log_probability(model, texts))
+        assert torch.allclose((log_probabilities(model, texts) * answer_mask(texts)).sum(1),
+                              answer_log_probability(model, texts))
 
 
 def test_the_reward_of_a_text_is_read_at_its_last_symbol():

@@ -1,4 +1,7 @@
-"""The built-in grammar as the corpus and the demo use it: full size, reproducible in another process, with sound structure."""
+"""The built-in grammar as the corpus and the demo use it:
+
+full size, reproducible in another process, with sound structure.
+"""
 import hashlib
 import json
 import os
@@ -36,10 +39,12 @@ def test_lengths_that_leave_a_set_empty(max_words):
 
 @TOGETHER
 def test_full_splits(sets):
-    assert {split: len(some) for split, some in sets.items()} == {"train": 40_000, "dev": 1_000, "test": 1_000, "test_long": 500}
+    assert {split: len(some) for split, some in sets.items()} == {"train": 40_000, "dev": 1_000, "test": 1_000,
+                                                                  "test_long": 500}
     everything = [example for some in sets.values() for example in some]
     assert len({e.src for e in everything}) == len({e.tgt for e in everything}) == len(everything)
-    assert min(map(n_words, sets["test_long"])) > max(n_words(e) for split in ("train", "dev", "test") for e in sets[split])
+    assert min(map(n_words, sets["test_long"])) > max(n_words(e) for split in ("train", "dev", "test")
+                                                      for e in sets[split])
 
 
 @TOGETHER
@@ -57,7 +62,8 @@ def test_the_same_in_another_process_and_for_good():
     digest = hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexdigest()
     assert digest == "255eee6d5ed43c659b93f302fe8c3f0709e21c469b1aed87cbfaac9480c1b644"
     for hash_seed in ("0", "1"):
-        made = subprocess.run([sys.executable, "-c", PRINT_DIGEST], env=os.environ | {"PYTHONHASHSEED": hash_seed}, text=True,
+        made = subprocess.run([sys.executable, "-c", PRINT_DIGEST], env=os.environ | {"PYTHONHASHSEED": hash_seed},
+                              text=True,
                               capture_output=True, check=True)
         assert made.stdout.strip() == digest
 
@@ -75,16 +81,20 @@ def test_structure_survives_json(sets):
     example = next(e for e in sets["test_long"] if e.dependencies and e.antecedents)
     record = json.loads(json.dumps(asdict(example)))
     assert [Dependency(*d) for d in record["dependencies"]] == list(example.dependencies)
-    assert [tuple(pair) for pair in record["alignment"]] == list(example.alignment) and tuple(record["src_tokens"]) == example.src_tokens
+    assert [tuple(pair)
+            for pair in record["alignment"]] == list(example.alignment) and tuple(
+                record["src_tokens"]) == example.src_tokens
 
 
 @pytest.mark.parametrize("english, german", [
     ("The table is old because the woman bought it.", "Der Tisch ist alt, weil die Frau ihn kaufte."),
-    ("Because the window was dirty, my sister cleaned it.", "Weil das Fenster schmutzig war, putzte es meine Schwester."),
+    ("Because the window was dirty, my sister cleaned it.",
+     "Weil das Fenster schmutzig war, putzte es meine Schwester."),
     ("The dog loves its bed.", "Der Hund liebt sein Bett."),
     ("The cat loves its hat.", "Die Katze liebt ihren Hut."),
     ("Now the small child wakes the birds that sleep in the forest.", None),
-    ("You could follow the queen who turned the lamps off.", "Du konntest der Königin folgen, die die Lampen ausschaltete."),
+    ("You could follow the queen who turned the lamps off.",
+     "Du konntest der Königin folgen, die die Lampen ausschaltete."),
     ("The teacher says that two horses ran in the village.", "Der Lehrer sagt, dass zwei Pferde im Dorf rannten."),
     ("If the king is tired, you help him.", "Wenn der König müde ist, hilfst du ihm."),
     ("The man sees the woman but.", None),

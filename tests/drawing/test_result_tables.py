@@ -1,4 +1,7 @@
-"""Tables of results: any text is text in each notation, every number leads to its record's file, and what is kept comes back."""
+"""Tables of results:
+
+any text is text in each notation, every number leads to its record's file, and what is kept comes back.
+"""
 import re
 from html.parser import HTMLParser
 
@@ -56,10 +59,12 @@ SIGNS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Z"
 
 @settings(max_examples=60, deadline=None)
 @given(text=SIGNS.filter(lambda text: not re.fullmatch(r"\*.+\*", text)) | st.sampled_from(
-    ["<script>alert(1)</script>", "a | b", "$x$ & 50%", r"\end{tabular}", "a_b*c*", "`[x](y)`", '"><b>', "&amp;", "{", "}"]))
+    ["<script>alert(1)</script>", "a | b", "$x$ & 50%", r"\end{tabular}", "a_b*c*", "`[x](y)`", '"><b>', "&amp;", "{",
+     "}"]))
 def test_any_text_is_text(text):
     page = Page(to_html(trial(text)))
-    assert [cell for cell, _ in page.rows[2]] == [text] * 3 and not {"script", "img", "b"} & set(page.tags[page.tags.index("td"):])
+    assert [cell for cell, _ in page.rows[2]] == [text] * 3 and not {"script", "img",
+                                                                     "b"} & set(page.tags[page.tags.index("td"):])
     assert all(sum(span for _, span in row) == 3 for row in page.rows)  # every line covers every column
     row = to_markdown(trial(text)).splitlines()[4]
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 4  # three cells: four bars that are not escaped
@@ -75,7 +80,8 @@ def test_any_text_is_text(text):
 def test_a_long_table_goes_over_pages():
     line = ("a few words that wrap, " * 9, missing("train --all"))
     short, long = (to_latex(ResultTable("The list", "of n", ["a", "b"], [line] * n)) for n in (40, 41))
-    assert "longtable" not in short and r"\begin{tabular}{p{4.5cm}r}" in short and r"\begin{longtable}{p{4.5cm}r}" in long
+    assert "longtable" not in short and r"\begin{tabular}{p{4.5cm}r}" in short
+    assert r"\begin{longtable}{p{4.5cm}r}" in long
 
 
 def test_several_records_are_told_by_their_seeds():
@@ -96,11 +102,14 @@ def test_a_wrong_number_of_cells_is_refused():
 def test_missing_cells_are_numbered_once():
     table = ResultTable("t", "", ["a", "b"], [(missing("one"), missing("two")), (missing("one"), "x")])
     assert table.commands == ["one", "two"]
-    assert [cell for row in Page(to_html(table)).rows[1:] for cell, _ in row] == ["missing [1]", "missing [2]", "missing [1]", "x"]
+    assert [cell for row in Page(to_html(table)).rows[1:] for cell,
+            _ in row] == ["missing [1]", "missing [2]", "missing [1]", "x"]
 
 
 def test_what_is_kept_comes_back(tmp_path, monkeypatch):
-    table = ResultTable("t", "of n", [("a", "b"), ("a", "c")], [(Cell("1.0", ["row_seed0"]), missing("train")), ("x", "y")], rules=[1])
+    table = ResultTable("t", "of n", [("a", "b"), ("a", "c")],
+                        [(Cell("1.0", ["row_seed0"]), missing("train")), ("x", "y")], rules=[1])
     again = from_data(as_data(table))
-    assert as_data(again) == as_data(table) and again.lines[0][0].records == ("row_seed0",) and again.commands == ["train"]
+    assert as_data(again) == as_data(table) and again.lines[0][0].records == ("row_seed0",) and again.commands == [
+        "train"]
     assert again.columns == [("a", "b"), ("a", "c")] and len(write_tables({"t": again}, tmp_path)) == 3

@@ -1,4 +1,5 @@
-"""The layers of Table 1 against PyTorch's own and brute force; the counters against closed forms and against layers that are known to differ."""
+"""The layers of Table 1 against PyTorch's own and brute force; the counters against closed forms and against layers
+that are known to differ."""
 import ast
 import math
 
@@ -45,7 +46,7 @@ def gradients(function, inputs):
     return [out, *torch.autograd.grad((out * direction).sum(), inputs)]
 
 
-# --- the layers ----------------------------------------------------------------------------------------------------------------------
+# --- the layers -------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_self_attention_is_pytorchs(heads):
@@ -58,7 +59,8 @@ def test_self_attention_is_pytorchs(heads):
     mask = torch.ones(7, 7, dtype=torch.bool).tril()
     for allowed in (None, mask):
         refused = None if allowed is None else ~allowed
-        for a, b in zip(gradients(lambda: layer(x, allowed), [x]), gradients(lambda: twin(x, x, x, attn_mask=refused)[0], [x]), strict=True):
+        for a, b in zip(gradients(lambda: layer(x, allowed), [x]),
+                        gradients(lambda: twin(x, x, x, attn_mask=refused)[0], [x]), strict=True):
             torch.testing.assert_close(a, b)
 
 
@@ -71,7 +73,8 @@ def test_restricted_attention_is_full_attention_under_the_band_mask(n, reach, he
     x = torch.randn(batch, n, 8, dtype=torch.float64, requires_grad=True)
     band = torch.tensor([[abs(i - j) <= reach for j in range(n)] for i in range(n)])  # by the definition
     inputs = [x, *layer.parameters()]
-    for a, b in zip(gradients(lambda: layer(x), inputs), gradients(lambda: SelfAttention.forward(layer, x, band), inputs), strict=True):
+    for a, b in zip(gradients(lambda: layer(x), inputs),
+                    gradients(lambda: SelfAttention.forward(layer, x, band), inputs), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
@@ -123,14 +126,16 @@ def test_steps_at_the_same_time_are_right_one_position_a_round(kind):
         assert right.tolist() == [True] * s + [False] * (9 - s)
 
 
-@pytest.mark.parametrize("n, k, dilation, causal", [(9, 3, 1, False), (9, 5, 2, False), (6, 11, 1, False), (9, 3, 3, True), (9, 4, 1, True), (2, 5, 4, True)])
+@pytest.mark.parametrize("n, k, dilation, causal", [(9, 3, 1, False), (9, 5, 2, False), (6, 11, 1, False),
+                                                    (9, 3, 3, True), (9, 4, 1, True), (2, 5, 4, True)])
 def test_convolutions_by_definition(n, k, dilation, causal):
     torch.manual_seed(2)
     layer, x = Convolution(3, k, dilation, causal=causal).double(), torch.randn(1, n, 3, dtype=torch.float64)
     kernel, first = layer.convolve.weight, k - 1 if causal else (k - 1) // 2
     for i in range(n):
         seen = [(tap, i + dilation * (tap - first)) for tap in range(k)]
-        expected = sum((kernel[:, :, tap] @ x[0, j] for tap, j in seen if 0 <= j < n), torch.zeros(3, dtype=torch.float64))
+        expected = sum((kernel[:, :, tap] @ x[0, j] for tap, j in seen if 0 <= j < n),
+                       torch.zeros(3, dtype=torch.float64))
         torch.testing.assert_close(layer(x)[0, i], expected)
 
 
@@ -142,14 +147,15 @@ def test_separable_convolution_is_a_convolution_of_that_rank():
     torch.testing.assert_close(layer(x), F.conv1d(x.mT, kernel, padding=1).mT)
 
 
-@pytest.mark.parametrize("make", [lambda: RestrictedAttention(8, 2, 4), lambda: RestrictedAttention(8, 2, 0), lambda: Convolution(4, 2)])
+@pytest.mark.parametrize("make", [lambda: RestrictedAttention(8, 2, 4), lambda: RestrictedAttention(8, 2, 0),
+                                  lambda: Convolution(4, 2)])
 def test_what_has_no_centre_is_refused(make):
     with pytest.raises(ValueError, match="centred"):
         make()
     assert Convolution(4, 2, causal=True)(torch.randn(1, 5, 4)).shape == (1, 5, 4)  # a causal kernel needs none
 
 
-# --- operations ----------------------------------------------------------------------------------------------------------------------
+# --- operations -------------------------------------------------------------------------------------------------------
 
 CLOSED = {  # multiply-adds by hand, for n a multiple of r + 1
     "self-attention": lambda n, d, k, r: {"weights": 4 * n * d * d, "attention": 2 * n * n * d},
@@ -168,7 +174,8 @@ CLOSED = {  # multiply-adds by hand, for n a multiple of r + 1
 def test_counts_are_the_closed_forms(name, n, d, k, r):
     sizes, expected = Sizes(n, d, k, r), CLOSED[name](n, d, k, r)
     assert count(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
-    assert count(LAYERS[name](sizes), torch.randn(3, n, d)) == {kind: 3 * operations for kind, operations in expected.items()}
+    assert count(LAYERS[name](sizes), torch.randn(3, n, d)) == {kind: 3 * operations for kind,
+                                                                operations in expected.items()}
     with torch.device("meta"):  # other kernels, and none of our formulas
         assert count(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
 
@@ -192,21 +199,25 @@ def test_every_row_of_the_paper_has_its_term():
     paper = table(1).set_index("layer_type")
     cases = [(16, 8, 3, 3), (24, 16, 7, 5), (32, 24, 9, 15), (64, 16, 5, 7)]
     for name, row in ROWS.items():
-        entry = paper.complexity_per_layer[row].removeprefix("O(").removesuffix(")").replace("²", "**2").replace("·", "*")
-        values = [eval(compile(ast.parse(entry, mode="eval"), "", "eval"), dict(zip("ndkr", case))) for case in cases]  # e.g. n**2*d
-        assert any(len({terms[kind] / value for terms, value in zip([CLOSED[name](*case) for case in cases], values)}) == 1
+        entry = paper.complexity_per_layer[row].removeprefix("O(").removesuffix(")").replace("²", "**2").replace(
+            "·", "*")
+        values = [eval(compile(ast.parse(entry, mode="eval"), "", "eval"), dict(zip("ndkr", case)))
+                  for case in cases]  # e.g. n**2*d
+        assert any(len({terms[kind] / value for terms,
+                        value in zip([CLOSED[name](*case) for case in cases], values)}) == 1
                    for kind in CLOSED[name](*cases[0])), name
 
 
 def test_fit_finds_what_was_put_in():
-    sizes = [Sizes(n, d, k, r) for n, d, k, r in [(3, 5, 7, 9), (8, 5, 3, 1), (20, 7, 5, 3), (9, 11, 9, 9), (30, 2, 7, 5), (4, 40, 3, 7), (6, 6, 5, 5)]]
+    sizes = [Sizes(n, d, k, r) for n, d, k, r in [(3, 5, 7, 9), (8, 5, 3, 1), (20, 7, 5, 3), (9, 11, 9, 9),
+                                                  (30, 2, 7, 5), (4, 40, 3, 7), (6, 6, 5, 5)]]
     found = fit(sizes, [3 * s.n**2 * s.d / s.r for s in sizes])
     expected = {"constant": 3, "n": 2, "d": 1, "k": 0, "r": -1, "error": 0}
     assert found == pytest.approx(expected, abs=1e-9)
     assert fit(sizes, [s.n + s.d for s in sizes])["error"] > 0.05  # no single term: the fit says so
 
 
-# --- steps ---------------------------------------------------------------------------------------------------------------------------
+# --- steps ------------------------------------------------------------------------------------------------------------
 
 def test_longest_chain_by_hand():
     a, b = (torch.randn(5, 5, requires_grad=True) for _ in range(2))
@@ -224,13 +235,15 @@ def test_longest_chain_by_hand():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # single precision may take other kernels
 @pytest.mark.parametrize("n", [5, 20])
 def test_steps_of_the_layers(n, dtype):
-    steps = {name: longest_chain(make(Sizes(n, 8, r=3)).to(dtype)(torch.randn(4, n, 8, dtype=dtype))) for name, make in LAYERS.items() if name != "LSTM"}
-    assert steps == {"self-attention": 4, "restricted attention": 4, "recurrent": n, "GRU": n, "convolution": 1, "dilated convolution": 1,
+    steps = {name: longest_chain(make(Sizes(n, 8, r=3)).to(dtype)(torch.randn(4, n, 8, dtype=dtype))) for name,
+             make in LAYERS.items() if name != "LSTM"}
+    assert steps == {"self-attention": 4, "restricted attention": 4, "recurrent": n, "GRU": n, "convolution": 1,
+                     "dilated convolution": 1,
                      "separable convolution": 2}
     assert longest_chain(OneCall(nn.LSTM, 8).double()(torch.randn(1, n, 8, dtype=torch.float64))) == n
 
 
-# --- paths ---------------------------------------------------------------------------------------------------------------------------
+# --- paths ------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_dependency_is_where_the_jacobian_is_not_zero(name):
@@ -246,7 +259,10 @@ def test_dependency_of_a_layer_that_reads_one_place():
 
 
 def brute_force(n, offsets_of):
-    "Rounds from input j to output i, by walking: in round s a signal at p goes to p + each of offsets_of(s), and is lost outside."
+    """Rounds from input j to output i, by walking:
+
+    in round s a signal at p goes to p + each of offsets_of(s), and is lost outside.
+    """
     lengths = torch.zeros(n, n, dtype=torch.long)
     for j in range(n):
         at = {j}
@@ -260,7 +276,8 @@ def brute_force(n, offsets_of):
 @pytest.mark.parametrize("n, k, r", [(12, 3, 3), (13, 5, 7), (7, 9, 1)])
 def test_path_lengths_are_those_of_a_walk(n, k, r):
     walks = {"self-attention": lambda s: range(-n, n + 1), "convolution": lambda s: range(-(k // 2), k // 2 + 1),
-             "separable convolution": lambda s: range(-(k // 2), k // 2 + 1), "restricted attention": lambda s: range(-(r // 2), r // 2 + 1),
+             "separable convolution": lambda s: range(-(k // 2), k // 2 + 1),
+             "restricted attention": lambda s: range(-(r // 2), r // 2 + 1),
              "dilated convolution": lambda s: range(0, k ** (s - 1) * k, k ** (s - 1))}
     for name, offsets in walks.items():
         assert torch.equal(path_lengths(LAYERS[name], Sizes(n, 8, k, r)), brute_force(n, offsets)), name
@@ -270,9 +287,13 @@ def test_path_lengths_are_those_of_a_walk(n, k, r):
 
 
 def test_centred_dilated_kernels_leave_pairs_apart():
-    "The chapter's note: of 16 positions and dilations 1, 3, 9, 27, ... the first and the last never meet; a walk agrees, pair by pair."
+    """The chapter's note: of 16 positions and dilations 1, 3, 9, 27, ...
+
+    the first and the last never meet; a walk agrees, pair by pair.
+    """
     found = path_lengths(lambda s, depth: Convolution(s.d, s.k, dilation=min(s.k**depth, s.n)), Sizes(16, 8, k=3))
-    assert torch.equal(found, brute_force(16, lambda s: (-(3 ** (s - 1)), 0, 3 ** (s - 1)))) and found[-1, 0] == found[2, 0] == 0
+    assert torch.equal(found, brute_force(16, lambda s: (-(3 ** (s - 1)), 0,
+                                                         3 ** (s - 1)))) and found[-1, 0] == found[2, 0] == 0
 
 
 @pytest.mark.parametrize("n", [2, 7, 16])
@@ -289,7 +310,7 @@ def test_paths_that_cannot_be_had():
         rounds(LAYERS["LSTM"], Sizes(6, 8))
 
 
-# --- time and memory -----------------------------------------------------------------------------------------------------------------
+# --- time and memory --------------------------------------------------------------------------------------------------
 
 def test_peak_bytes_by_hand():
     x = torch.ones(1000, 100)
@@ -308,15 +329,19 @@ def test_formed_weights_need_memory_quadratic_in_the_length_and_the_fused_kernel
     lengths = [256, 512, 1024]
     growth = {}
     for name in ("self-attention", FORMED, "restricted attention"):
-        peaks = [complexity.peak_bytes(complexity.training_pass(name, Sizes(n, 8, r=7), 1, "cpu"), "cpu") for n in lengths]
+        peaks = [complexity.peak_bytes(complexity.training_pass(name, Sizes(n, 8, r=7), 1, "cpu"), "cpu")
+                 for n in lengths]
         growth[name] = fit([Sizes(n, 1) for n in lengths], peaks, "n")["n"]
     assert growth[FORMED] == pytest.approx(2, abs=0.05)
-    assert growth["self-attention"] == pytest.approx(1, abs=0.1) and growth["restricted attention"] == pytest.approx(1, abs=0.1)
+    assert growth["self-attention"] == pytest.approx(1,
+                                                     abs=0.1) and growth["restricted attention"] == pytest.approx(
+                                                         1, abs=0.1)
 
 
 def test_the_largest_batch_fits_and_one_more_does_not():
     sizes = Sizes(24, 8)
-    needed = [complexity.peak_bytes(complexity.training_pass("LSTM", sizes, batch, "cpu"), "cpu") for batch in range(1, 9)]
+    needed = [complexity.peak_bytes(complexity.training_pass("LSTM", sizes, batch, "cpu"), "cpu")
+              for batch in range(1, 9)]
     for batch in (1, 4, 7):
         assert complexity.largest_batch("LSTM", sizes, needed[batch - 1]) == batch
         assert complexity.largest_batch("LSTM", sizes, needed[batch] - 1) == batch
@@ -337,13 +362,16 @@ def test_recurrent_layers_are_timed_as_pytorch_runs_them(name, kind):
     torch.testing.assert_close(layer(x), layer.layer(x)[0])
 
 
-# --- the command ---------------------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 def test_the_command_writes_a_record_for_each_layer(tmp_path):
-    complexity.main(["--out", str(tmp_path / "new" / "folder"), "--widths", "8", "--batch", "2", "--rounds", "2", "--device", "cpu"])
+    complexity.main(["--out", str(tmp_path / "new" / "folder"), "--widths", "8", "--batch", "2", "--rounds", "2",
+                     "--device", "cpu"])
     written = read_records(tmp_path / "new" / "folder").values()
     batches = {r["config"]["batches_of"]: r["metrics"] for r in written if "batches_of" in r["config"]}
-    assert set(batches) == {"recurrent", "self-attention"} and all(0 < m["largest_batch/long"] < m["largest_batch/short"] for m in batches.values())
+    assert set(batches) == {"recurrent",
+                            "self-attention"} and all(0 < m["largest_batch/long"] < m["largest_batch/short"]
+                                                      for m in batches.values())
     records = {r["config"]["layer"]: r for r in written if "layer" in r["config"]}
     assert set(records) == set(MEASURED)
     for name, record in records.items():
@@ -351,14 +379,16 @@ def test_the_command_writes_a_record_for_each_layer(tmp_path):
         assert record["task"] == "complexity" and record["row"] in {None, *table(1).layer_type} and record["revision"]
         assert [(p["d"], p["n"]) for p in record["metrics"]["passes"]] == [(8, 16), (8, 32)]
         for p in record["metrics"]["passes"]:
-            assert len(p["seconds_by_round"]) == 2 and min(p["seconds_by_round"]) <= p["seconds"] <= max(p["seconds_by_round"])
+            assert len(p["seconds_by_round"]) == 2 and min(p["seconds_by_round"]) <= p["seconds"] <= max(
+                p["seconds_by_round"])
             like = "self-attention" if name == FORMED else name
             assert p["peak_bytes"] > 0
             if like != "restricted attention":  # whose last block is filled up
                 assert p["flops"] == 3 * 2 * 2 * sum(CLOSED[like](p["n"], 8, 3, 63).values())
 
 
-@pytest.mark.parametrize("options, said", [(["--widths", "12"], "--widths 12"), (["--rounds", "0"], "--rounds 0"), (["--device", "tpu"], "--device tpu")])
+@pytest.mark.parametrize("options, said", [(["--widths", "12"], "--widths 12"), (["--rounds", "0"], "--rounds 0"),
+                                           (["--device", "tpu"], "--device tpu")])
 def test_wrong_options_are_one_line(tmp_path, capsys, options, said):
     with pytest.raises(SystemExit) as error:
         complexity.main(["--out", str(tmp_path / "out"), *options])

@@ -1,4 +1,7 @@
-"""The records of this repository: whole, possible, and where they belong. (No test asks git: a clone of depth 1 is enough.)"""
+"""The records of this repository: whole, possible, and where they belong. (No test asks git:
+
+a clone of depth 1 is enough.)
+"""
 import json
 import math
 import re
@@ -20,9 +23,12 @@ from here import ROOT
 
 RECORDS = ROOT / "nbs" / "results"
 STATUS = {"finished", "stopped", "abandoned"}
-ENTRIES = {"name", "status", "task", "row", "command", "revision", "date", "sittings", "data", "config", "seed", "hardware", "versions",
+ENTRIES = {"name", "status", "task", "row", "command", "revision", "date", "sittings", "data", "config", "seed",
+           "hardware", "versions",
            "seconds", "metrics", "evaluations", "weights", "digest"}
-TOLD = {("all_sources_en_de", "--steps 20000 in its command, and made with 14000")}  # decoding/translation tells of it: the run was ended early
+TOLD = {("all_sources_en_de",
+         # decoding/translation tells of it: the run was ended early
+         "--steps 20000 in its command, and made with 14000")}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,7 @@ def whole() -> dict[str, dict]:
     return read_records(RECORDS)
 
 
-# --- what is looked at in a record --------------------------------------------------------------------------------------------------
+# --- what is looked at in a record ------------------------------------------------------------------------------------
 
 def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
@@ -78,7 +84,9 @@ def sitting_faults(record: dict) -> list[str]:
         if number > 1 and begin < moment(sittings[number - 2]["end"] or sittings[number - 2]["begin"]):
             out.append(f"sitting {number} begins before the one before it ends")
         if not sitting["revision"] or not sitting["threads"] >= 1 or len(sitting["load"]) != 2:
-            out.append(f"sitting {number}: revision {sitting['revision']!r}, threads {sitting['threads']}, load {sitting['load']}")
+            out.append(
+                f"sitting {number}: revision {sitting['revision']!r}, threads {sitting['threads']}, load "
+                f"{sitting['load']}")
     if not math.isfinite(record["seconds"]) or not 0 <= record["seconds"] <= worked.total_seconds() + 2 * len(sittings):
         out.append(f"{record['seconds']} seconds in sittings of {worked.total_seconds():.0f}")
     if not record["date"] <= sittings[0]["begin"][:10]:
@@ -88,16 +96,18 @@ def sitting_faults(record: dict) -> list[str]:
     return out
 
 
-# --- the records of this repository -------------------------------------------------------------------------------------------------
+# --- the records of this repository -----------------------------------------------------------------------------------
 
 def test_records_are_whole_and_possible(whole):
     found = [(name, fault) for name, r in whole.items() if not is_older(r) for fault in faults(r)]
-    assert not (complaints := [f"{name}: {fault}" for name, fault in found if (name, fault) not in TOLD]), "\n".join(complaints)
+    assert not (complaints := [f"{name}: {fault}" for name, fault in found
+                               if (name, fault) not in TOLD]), "\n".join(complaints)
 
 
 def test_records_say_where_they_come_from(whole):
     for name, r in whole.items():
-        assert r["data"].get("name") or r["data"].get("run") or r["data"].get("folder"), f"{name}: its data have no name"
+        assert r["data"].get("name") or r["data"].get("run") or r["data"].get(
+            "folder"), f"{name}: its data have no name"
         assert r["hardware"] and r["versions"].get("torch") and date.fromisoformat(r["date"]), name
 
 
@@ -126,7 +136,8 @@ def test_what_was_replaced_is_kept(whole):
 
 def test_the_chapter_on_records_shows_todays():
     cells = json.loads((ROOT / "nbs/tools/records.ipynb").read_text())["cells"]
-    shown = next("".join(cell["outputs"][0]["data"]["text/plain"]) for cell in cells if "list_records(results_folder())" in "".join(cell["source"]))
+    shown = next("".join(cell["outputs"][0]["data"]["text/plain"]) for cell in cells
+                 if "list_records(results_folder())" in "".join(cell["source"]))
     counts: dict[tuple[str, str], int] = {}
     for _, task, _, state in list_records(RECORDS):
         counts[task, state] = counts.get((task, state), 0) + 1
@@ -134,18 +145,23 @@ def test_the_chapter_on_records_shows_todays():
     assert there == counts, "run: make notebooks NB=tools/records"
 
 
-# --- what the checks can see --------------------------------------------------------------------------------------------------------
+# --- what the checks can see ------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def good() -> dict:
     "A record that could be in nbs/results."
-    sittings = [{"begin": "2026-01-01T11:00:00+00:00", "end": "2026-01-01T12:00:00+00:00", "revision": "0123abc", "threads": 2,
+    sittings = [{"begin": "2026-01-01T11:00:00+00:00", "end": "2026-01-01T12:00:00+00:00", "revision": "0123abc",
+                 "threads": 2,
                  "load": [0.1, 2.0]},
-                {"begin": "2026-01-02T11:00:00+00:00", "end": "2026-01-02T11:30:00+00:00", "revision": "4567def", "threads": 2,
+                {"begin": "2026-01-02T11:00:00+00:00", "end": "2026-01-02T11:30:00+00:00", "revision": "4567def",
+                 "threads": 2,
                  "load": [0.1, 2.0]}]
-    record = make_record("good", "translation", data={"name": "multi30k"}, config={}, seed=0, seconds=5000, metrics={"sacrebleu/test": 36.186},
-                         sittings=sittings, evaluations=[{"set": "test", "date": "2026-01-03T00:00:00+00:00"}], weights="0" * 64,
-                         begun={"command": "annotated-transformer train runs/x --data data/x --config small --steps 3500",
+    record = make_record("good", "translation", data={"name": "multi30k"}, config={}, seed=0, seconds=5000,
+                         metrics={"sacrebleu/test": 36.186},
+                         sittings=sittings, evaluations=[{"set": "test", "date": "2026-01-03T00:00:00+00:00"}],
+                         weights="0" * 64,
+                         begun={
+                             "command": "annotated-transformer train runs/x --data data/x --config small --steps 3500",
                                 "revision": "0123abc", "date": "2026-01-01"})
     assert faults(record) == []
     return record
@@ -164,7 +180,8 @@ def with_sitting(record: dict, number: int, **changed) -> dict:
     (lambda r: r | {"status": "good"}, "status 'good'"),
     (lambda r: r | {"sittings": []}, "no sitting"),
     (lambda r: {k: v for k, v in r.items() if k != "evaluations"}, "no evaluations"),
-    (lambda r: r | {"config": {"training": {"steps": 1}}, "command": "annotated-transformer train runs/x --data data/x --steps 3500"}, "made with 1"),
+    (lambda r: r | {"config": {"training": {"steps": 1}},
+                    "command": "annotated-transformer train runs/x --data data/x --steps 3500"}, "made with 1"),
     (lambda r: r | {"revision": "4567def"}, "its first sitting at 0123abc"),
     (lambda r: r | {"revision": "0123abc-dirty"}, "no clean commit"),
     (lambda r: with_sitting(r, 0, end="2026-01-01T10:30:00+00:00"), "sitting 1: from"),

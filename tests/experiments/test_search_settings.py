@@ -46,7 +46,8 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     record = measure_settings(run.folder, tmp_path)
     points = record["metrics"]["points"]
     assert record == find_record("settings_run", tmp_path) and record["seconds"] > 0
-    assert [(p["checkpoints"], p["beam_size"], p["alpha"]) for p in points] == [(3, 4, 0.6), (1, 4, 0.6), (3, 1, 0.6), (3, 4, 0.0)]
+    assert [(p["checkpoints"], p["beam_size"], p["alpha"])
+            for p in points] == [(3, 4, 0.6), (1, 4, 0.6), (3, 1, 0.6), (3, 4, 0.0)]
     src, references = development_set(run, None, 1000)
     assert len(src) == 12 == record["config"]["sentences"]
     run.write_average(of=run.checkpoints.intact()[-3:])
@@ -73,12 +74,15 @@ def test_what_is_measured_is_not_measured_again(run, tmp_path, monkeypatch):
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1,), "beam_size": (1, 2), "alpha": (0.6,)})
     counted, real = [], search_settings.translator_of
     monkeypatch.setattr(search_settings, "translator_of", lambda *args: counted.append(args) or real(*args))
-    assert measure_settings(run.folder, tmp_path / "again")["metrics"] == whole["metrics"] and len(counted) == len(whole["metrics"]["points"]) - 2 + 1  # the first, to compare with
+    assert measure_settings(run.folder,
+                            tmp_path / "again")["metrics"] == whole["metrics"] and len(counted) == len(
+                                whole["metrics"]["points"]) - 2 + 1  # the first, to compare with
 
 
 def test_a_record_of_other_sentences_stays(run, tmp_path, monkeypatch):
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1,), "beam_size": (1,), "alpha": (0.6,)})
-    write_record(tmp_path / "settings_run.json", begun_record(tmp_path / "settings_run.json", run, 12))  # as a search that was stopped leaves it
+    write_record(tmp_path / "settings_run.json",
+                 begun_record(tmp_path / "settings_run.json", run, 12))  # as a search that was stopped leaves it
     with pytest.raises(InputError, match="settings_run.json: of other weights or sentences"):
         measure_settings(run.folder, tmp_path, sentences=5)
     whole = measure_settings(run.folder, tmp_path)

@@ -21,7 +21,8 @@ def test_looking_up_is_solved_by_the_right_weights(kind):
     torch.manual_seed(0)
     model = section_3.LookUp(kind, 256)
     if kind == "additive":
-        assert section_3.learned(model, section_3.memories, 60, 0.01) > 3 / section_3.SYMBOLS  # learned, not written down
+        assert section_3.learned(model, section_3.memories, 60,
+                                 0.01) > 3 / section_3.SYMBOLS  # learned, not written down
         return
     with torch.no_grad():
         model.keys.copy_(model.queries * (1 if kind == "unscaled" else 16))
@@ -51,7 +52,9 @@ def test_places_that_were_not_asked_about_are_tested_and_no_others(monkeypatch):
     monkeypatch.setattr(section_3, "learned", learned)
     assert section_3.looking_back(0, left_out=True) == {"accuracy/sinusoidal": 0.5, "accuracy/learned": 0.5}
     for asked, tested in drawn.values():
-        assert (asked ^ tested).all() and [i + section_3.BACK for i in tested.nonzero().flatten().tolist()] == list(range(5, section_3.LENGTH, 5))
+        assert (asked ^ tested).all() and [i + section_3.BACK
+                                           for i in tested.nonzero().flatten().tolist()] == list(
+                                               range(5, section_3.LENGTH, 5))
 
 
 def test_small_keys_are_means_over_models_of_their_own(monkeypatch):
@@ -62,12 +65,14 @@ def test_small_keys_are_means_over_models_of_their_own(monkeypatch):
 
 
 def test_bytes_are_those_of_the_hidden_layer():
-    "Additive attention keeps a number for every pair and hidden unit; dot products one for every pair, beside queries, keys and values."
+    """Additive attention keeps a number for every pair and hidden unit; dot products one for every pair, beside
+    queries, keys and values."""
     found = section_3.cost(lengths=(8, 32), d_k=16, rounds=2)
     pairs, vectors = 32 * 32 * 4, 3 * 32 * 16 * 4
     assert 16 * pairs <= found["bytes/additive"] <= 16 * pairs + 3 * pairs + 3 * vectors
     assert pairs <= found["bytes/dot_product"] <= 2 * pairs + vectors
-    assert [(u["system"], u["n"], len(u["all"])) for u in found["updates"]] == [(way, n, 2) for n in (8, 32) for way in ("additive", "dot_product")]
+    assert [(u["system"], u["n"], len(u["all"]))
+            for u in found["updates"]] == [(way, n, 2) for n in (8, 32) for way in ("additive", "dot_product")]
 
 
 def test_a_seed_decides_all():
@@ -81,11 +86,13 @@ def test_a_seed_decides_all():
 
 def test_the_plan_has_the_records_that_are_there():
     names = [step.name for step in steps_of(read_plan("section_3"))]
-    assert len(names) == 51 and set(names) == {name for name in read_records(ROOT / "nbs/results") if comparison_of(name) == "section_3"}
+    assert len(names) == 51 and set(names) == {name for name in read_records(ROOT / "nbs/results")
+                                               if comparison_of(name) == "section_3"}
 
 
 def test_records_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(section_3, "EXPERIMENTS", {"two": lambda seed: {"accuracy/x": 0.5 + seed}})
     timing, first, second = section_3.steps({"two": 2})
     record = second.do(Place(tmp_path, tmp_path, tmp_path))
-    assert timing.alone and first.name == "two_seed0" and (record["name"], record["seed"], record["metrics"]) == ("two_seed1", 1, {"accuracy/x": 1.5})
+    assert timing.alone and first.name == "two_seed0" and (record["name"], record["seed"],
+                                                           record["metrics"]) == ("two_seed1", 1, {"accuracy/x": 1.5})

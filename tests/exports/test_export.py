@@ -1,4 +1,7 @@
-"""What `export` writes, used as others would use it: by CTranslate2's engine, transformers and onnxruntime, with nothing of this package."""
+"""What `export` writes, used as others would use it:
+
+by CTranslate2's engine, transformers and onnxruntime, with nothing of this package.
+"""
 import ast
 import itertools
 import json
@@ -55,10 +58,15 @@ def log_probability(translator, src, out):
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_same_tokens(exported, beam_size):
-    "500 sentences. Greedy may choose otherwise between outputs whose log-probabilities differ by less than 0.001, a beam for a likelier one."
+    """500 sentences.
+
+    Greedy may choose otherwise between outputs whose log-probabilities differ by less than 0.001, a beam for a likelier
+    one.
+    """
     translator, engine, same = load("grammar"), engine_of(exported), 0
     names, sources = symbols_of(translator.vocabulary), translator.encode([e.src for e in EXAMPLES])
-    ours = [hypotheses[0] for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size=beam_size, alpha=0.0)]
+    ours = [hypotheses[0]
+            for hypotheses in translator.search([e.src for e in EXAMPLES], beam_size=beam_size, alpha=0.0)]
     for length in {len(src) for src in sources}:  # the engine has one limit for all outputs of a call
         rows = [i for i, src in enumerate(sources) if len(src) == length]
         cut = [[names[i] for i in sources[row][:-1]] for row in rows]
@@ -73,8 +81,10 @@ def test_same_tokens(exported, beam_size):
 
 
 @pytest.mark.parametrize("changes", [
-    {}, {"n_layers": 1, "n_heads": 4, "d_k": 4, "d_v": 4}, {"d_k": 4, "d_v": 12}, {"d_k": 24, "d_v": 8}, {"attention_bias": True},
-    {"attention_bias": True, "d_k": 3, "d_v": 5, "n_heads": 3}, {"pre_norm": True}, {"positions": "learned", "max_length": 96},
+    {}, {"n_layers": 1, "n_heads": 4, "d_k": 4, "d_v": 4}, {"d_k": 4, "d_v": 12}, {"d_k": 24, "d_v": 8},
+    {"attention_bias": True},
+    {"attention_bias": True, "d_k": 3, "d_v": 5, "n_heads": 3}, {"pre_norm": True},
+    {"positions": "learned", "max_length": 96},
     {"pre_norm": True, "attention_bias": True, "positions": "learned", "max_length": 128, "d_v": 16}], ids=str)
 def test_variations_give_the_same_probabilities(changes, vocabulary, tmp_path):
     "Random weights, every bias and gain among them; the engine scores given outputs."
@@ -85,7 +95,8 @@ def test_variations_give_the_same_probabilities(changes, vocabulary, tmp_path):
             parameter.add_(0.2 * torch.randn_like(parameter))
     engine, names = engine_of(export_run(Translator(model, vocabulary), tmp_path / "out")), symbols_of(vocabulary)
     pairs = [torch.randint(4, 100, (2, n)).tolist() for n in (1, 2, 5, 9, 30)]
-    scored = engine.score_batch([[names[i] for i in src] for src, _ in pairs], [[names[i] for i in out] for _, out in pairs])
+    scored = engine.score_batch([[names[i] for i in src] for src, _ in pairs],
+                                [[names[i] for i in out] for _, out in pairs])
     for (src, out), their in zip(pairs, scored):
         with torch.no_grad():
             logits = model(torch.tensor([src + [END]]), torch.tensor([[START] + out]))[0]
@@ -109,7 +120,8 @@ def test_padding_and_start_are_never_written(vocabulary, tmp_path):
     names = symbols_of(vocabulary)
     engine = engine_of(export_run(translator, tmp_path / "out"))
     for options in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 4}):
-        found = engine.translate_batch([[names[i] for i in row[:-1]] for row in src.tolist()], max_decoding_length=56, **options)
+        found = engine.translate_batch([[names[i] for i in row[:-1]] for row in src.tolist()], max_decoding_length=56,
+                                       **options)
         for result in found:
             for output in result.hypotheses:
                 assert not {names[PAD], names[START]} & set(output)
@@ -124,7 +136,8 @@ def page_program(folder):
 
 def page_translates(folder, program, line, translator):
     "The README's program, given `line` and a greedy search, prints the translator's own translation."
-    changed = program.replace('["A sentence.", "And another one."]', ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
+    changed = program.replace('["A sentence.", "And another one."]',
+                              ascii([line])).replace("length_penalty=0.6", "length_penalty=0")
     changed = changed.replace("beam_size=4", "beam_size=1").replace("print(", "print(ascii(").rstrip() + ")\n"
     done = subprocess.run([sys.executable, "-c", changed], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -132,7 +145,8 @@ def page_translates(folder, program, line, translator):
     assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
 
 
-@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (BytePairVocabulary, export_onnx), (WordPieceVocabulary, export_run)])
+@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (BytePairVocabulary, export_onnx),
+                                          (WordPieceVocabulary, export_run)])
 def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
     lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603", "The co\u00adw \u2581 is \ufeffold."]
@@ -150,11 +164,13 @@ def test_the_page_says_how(kind, export, tmp_path):
 
 
 def test_the_folder(exported):
-    assert sorted(path.name for path in exported.iterdir()) == ["README.md", "config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"]
+    assert sorted(path.name for path in exported.iterdir()) == ["README.md", "config.json", "model.bin",
+                                                                "shared_vocabulary.json", "vocabulary.model"]
     assert json.loads((exported / "config.json").read_text())["layer_norm_epsilon"] == 1e-6
     model = load("grammar").model
     parameters = sum(p.numel() for p in model.parameters())
-    assert (exported / "model.bin").stat().st_size < 4 * (parameters + 1074 * model.config.d_model) + 20_000  # shared weights are stored once
+    assert (exported / "model.bin").stat().st_size < 4 * (
+        parameters + 1074 * model.config.d_model) + 20_000  # shared weights are stored once
 
 
 def test_quantization(tmp_path, exported):
@@ -162,9 +178,12 @@ def test_quantization(tmp_path, exported):
     translator = load("grammar")
     export_run(translator, tmp_path / "int8", "int8")
     assert all(torch.equal(a, b) for a, b in zip(translator.model.parameters(), load("grammar").model.parameters()))
-    some = [e for e in EXAMPLES[:200] if grammar.n_words(e) <= 20]  # as long as in training: on longer ones greedy search may run in circles
-    cut, ids = [translator.vocabulary.pieces(translator.vocabulary.encode(e.src)) for e in some], {s: i for i, s in enumerate(symbols_of(translator.vocabulary))}
-    whole, rounded = ([translator.vocabulary.decode([ids[symbol] for symbol in found.hypotheses[0]]) for found in engine_of(folder).translate_batch(cut, beam_size=1)]
+    some = [e for e in EXAMPLES[:200]
+            if grammar.n_words(e) <= 20]  # as long as in training: on longer ones greedy search may run in circles
+    cut, ids = [translator.vocabulary.pieces(translator.vocabulary.encode(e.src))
+                for e in some], {s: i for i, s in enumerate(symbols_of(translator.vocabulary))}
+    whole, rounded = ([translator.vocabulary.decode([ids[symbol] for symbol in found.hypotheses[0]])
+                       for found in engine_of(folder).translate_batch(cut, beam_size=1)]
                       for folder in (exported, tmp_path / "int8"))
     assert sum(a == b for a, b in zip(whole, rounded)) >= 0.95 * len(some) > 150
     assert abs(bleu(whole, [e.tgt for e in some]).value - bleu(rounded, [e.tgt for e in some]).value) < 1
@@ -197,9 +216,11 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
     lines = [e.src for e in EXAMPLES[:20]]
     engine = engine_of(export_run(translator, tmp_path / "out"))
     cut = [translator.vocabulary.source.pieces(translator.vocabulary.source.encode(line)) for line in lines]
-    found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0] for symbols in cut]
+    found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0]
+             for symbols in cut]
     ours = [found[0].ids for found in translator.search(lines, beam_size=1)]
-    assert sum(symbols_of(vocabulary).index(symbol) == i for result, ids in zip(found, ours) for symbol, i in zip(result.hypotheses[0], ids)) \
+    assert sum(symbols_of(vocabulary).index(symbol) == i for result, ids in zip(found, ours) for symbol,
+               i in zip(result.hypotheses[0], ids)) \
         >= 0.99 * sum(map(len, ours))
 
 
@@ -220,7 +241,8 @@ def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
     tgt = torch.randint(4, len(vocabulary), (10, 7))
     with torch.no_grad():
         logits = theirs(**inputs, decoder_input_ids=tgt).logits
-        torch.testing.assert_close(logits.log_softmax(-1), translator.model(inputs.input_ids, tgt).log_softmax(-1), atol=1e-3, rtol=0)
+        torch.testing.assert_close(logits.log_softmax(-1), translator.model(inputs.input_ids, tgt).log_softmax(-1),
+                                   atol=1e-3, rtol=0)
     ids = translator.encode([EXAMPLES[0].tgt], "tgt")[0]
     assert tokenizer.decode(ids, skip_special_tokens=True) == translator.vocabulary.decode(ids)
     pieces = with_two_vocabularies(WordPieceVocabulary.learn([e.tgt for e in EXAMPLES], 120))
@@ -241,11 +263,14 @@ def test_transformers_reads_white_space_as_we_do(tmp_path):
 def test_transformers_reads_names_of_special_symbols_as_text(kind, tmp_path):
     "With the page's `normal`, also decomposed letters and what nobody sees."
     from transformers import AutoTokenizer
-    lines = ["The </s> cow", "<unk> cow", "a<pad>b", "<s>", ">>de<< cow", "Zu\u0308rich and co\u00adws\u200b", "\ufeffThe \u2581 cow"]
+    lines = ["The </s> cow", "<unk> cow", "a<pad>b", "<s>", ">>de<< cow", "Zu\u0308rich and co\u00adws\u200b",
+             "\ufeffThe \u2581 cow"]
     vocabulary = kind.learn([e.src for e in EXAMPLES] + lines, 200)
-    folder = export_hugging_face(Translator(with_every_bias(replace(SMALL, vocab_size=200)), vocabulary), tmp_path / "out")
+    folder = export_hugging_face(Translator(with_every_bias(replace(SMALL, vocab_size=200)), vocabulary),
+                                 tmp_path / "out")
     tokenizer, names = AutoTokenizer.from_pretrained(folder), {}
-    exec((folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("from transformers")[0], names)
+    exec((folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("from transformers")[0],
+         names)
     for line in lines:
         assert tokenizer(" " + names["normal"](line)).input_ids == [*vocabulary.encode(line), END]
         assert kind is BytePairVocabulary or tokenizer(line).input_ids == [*vocabulary.encode(line), END]  # built in
@@ -254,7 +279,7 @@ def test_transformers_reads_names_of_special_symbols_as_text(kind, tmp_path):
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-# --- Hugging Face ----------------------------------------------------------------------------------------------------------------------
+# --- Hugging Face -----------------------------------------------------------------------------------------------------
 
 def with_every_bias(config, seed=1):
     "A random model, no bias or gain of which is zero or one."
@@ -297,7 +322,8 @@ def test_transformers_writes_what_we_write(marian, beam_size):
     assert same >= 199
 
 
-@pytest.mark.parametrize("changes", [{}, {"d_k": 3, "d_v": 5}, {"attention_bias": True}, {"attention_bias": True, "d_k": 6, "n_layers": 1}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"d_k": 3, "d_v": 5}, {"attention_bias": True},
+                                     {"attention_bias": True, "d_k": 6, "n_layers": 1}], ids=str)
 def test_a_marian_model_gives_the_same_probabilities(changes, vocabulary, tmp_path):
     from transformers import MarianMTModel
     model = with_every_bias(replace(SMALL, **changes))
@@ -316,10 +342,12 @@ def test_the_card_is_made_of_the_record(marian):
     for name, value in record["metrics"].items():
         if name.startswith("sacrebleu/"):
             assert f"| {value:.2f} |" in text
-    assert not {"model.bin", "pytorch_model.bin"} & {path.name for path in marian[0].iterdir()}  # safetensors, no pickle
+    assert not {"model.bin", "pytorch_model.bin"} & {path.name
+                                                     for path in marian[0].iterdir()}  # safetensors, no pickle
 
 
-@pytest.mark.parametrize("changes", [{"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 8}, {"d_k": 24}, {"d_v": 24}], ids=str)
+@pytest.mark.parametrize("changes", [{"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 8},
+                                     {"d_k": 24}, {"d_v": 24}], ids=str)
 def test_what_is_no_marian_model_is_refused(changes, vocabulary, tmp_path):
     others = "onnx" if "parameter_heads" in changes else "ctranslate2 or onnx"
     with pytest.raises(InputError, match=f"{next(iter(changes))}.*MarianMTModel.* --to {others}$"):
@@ -327,7 +355,7 @@ def test_what_is_no_marian_model_is_refused(changes, vocabulary, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-# --- ONNX ------------------------------------------------------------------------------------------------------------------------------
+# --- ONNX -------------------------------------------------------------------------------------------------------------
 
 class Graphs:
     "The two graphs as a search wants a model; its mask is the source itself."
@@ -341,10 +369,12 @@ class Graphs:
         return torch.from_numpy(self.sessions[0].run(None, {"src": src.numpy()})[0]), src
 
     def decode(self, tgt, memory, src):
-        return torch.from_numpy(self.sessions[1].run(None, {"tgt": tgt.numpy(), "memory": memory.numpy(), "src": src.numpy()})[0])[:, None]
+        return torch.from_numpy(self.sessions[1].run(None, {"tgt": tgt.numpy(), "memory": memory.numpy(),
+                                                            "src": src.numpy()})[0])[:, None]
 
 
-@pytest.mark.parametrize("changes", [{}, {"pre_norm": True, "positions": "learned", "max_length": 64, "d_k": 3, "d_v": 5, "attention_bias": True},
+@pytest.mark.parametrize("changes", [{}, {"pre_norm": True, "positions": "learned", "max_length": 64, "d_k": 3,
+                                          "d_v": 5, "attention_bias": True},
                                      {"parameter_heads": 2, "n_p": 8}], ids=str)
 def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp_path):
     model = with_every_bias(replace(SMALL, **changes))
@@ -353,11 +383,13 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
         src, tgt = torch.randint(4, 100, (batch, longest)), torch.randint(4, 100, (batch, written))
         src[:, -1], src[0, longest // 2 + 1:] = END, PAD
         with torch.no_grad():
-            torch.testing.assert_close(graphs.decode(tgt, *graphs.encode(src))[:, 0], model(src, tgt)[:, -1].log_softmax(-1), atol=1e-4, rtol=0)
+            torch.testing.assert_close(graphs.decode(tgt, *graphs.encode(src))[:, 0],
+                                       model(src, tgt)[:, -1].log_softmax(-1), atol=1e-4, rtol=0)
     src = torch.randint(4, 100, (4, 6))
     src[:, -1] = END
     assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
-    assert [h[0].ids for h in beam_search(graphs, src, beam_size=3, extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
+    assert [h[0].ids for h in beam_search(graphs, src, beam_size=3,
+                                          extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
 
 
 def test_an_option_without_effect_is_refused(tmp_path, capsys):

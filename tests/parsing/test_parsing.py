@@ -40,7 +40,8 @@ from here import fails, shared
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4, precision="float32")
+TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4,
+                          precision="float32")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,14 +73,15 @@ def treebanks(tmp_path_factory):
     for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
         (folder / name).mkdir()
         for i in range(20):
-            (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n" for tree in itertools.islice(trees, 12)))
+            (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n"
+                                                                for tree in itertools.islice(trees, 12)))
     (folder / "treebank_genia").mkdir()
     with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
         file.writelines(f"( {tree} )\n" for tree in drawn(1150, seed=3))
     return folder
 
 
-# --- sources and splits --------------------------------------------------------------------------------------------------------------
+# --- sources and splits -----------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def wsj(tmp_path):
@@ -87,7 +89,8 @@ def wsj(tmp_path):
         (tmp_path / "wsj" / f"{section:02}").mkdir(parents=True)
         for article in (1, 2):
             (tmp_path / "wsj" / f"{section:02}" / f"wsj_{section:02}{article:02}.mrg").write_text(
-                f"( (S (NP-SBJ-1 (CD {section}) (CD {article})) (VP (VBZ counts) (NP (-NONE- *-1)))) )\n\n( (NP (-NONE- *)) )\n")
+                f"( (S (NP-SBJ-1 (CD {section}) (CD {article})) (VP (VBZ counts) (NP (-NONE- *-1)))) )\n\n( (NP "
+                f"(-NONE- *)) )\n")
     return tmp_path / "wsj"
 
 
@@ -108,12 +111,14 @@ def test_split_by_file_not_by_sentence(tmp_path, treebanks):
     corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
     files = sorted((treebanks / "treebank_craft").iterdir())
     for split, numbers in (("dev", (8, 18)), ("test", (9, 19))):
-        assert [src.split() for src, _ in corpus.pairs(split)] == [t.words for i in numbers for _, t in read_trees(files[i])]
+        assert [src.split() for src, _ in corpus.pairs(split)] == [t.words for i in numbers for _,
+                                                                   t in read_trees(files[i])]
     assert corpus.splits["train"]["pairs"] == 16 * 12
 
 
 def test_genia_is_split_in_blocks(tmp_path, treebanks):
-    "Of every ten blocks of a hundred trees the ninth develops and the tenth tests; beside CRAFT its test set stays apart."
+    """Of every ten blocks of a hundred trees the ninth develops and the tenth tests; beside CRAFT its test set stays
+    apart."""
     whole = [read_tree(tree).words for tree in drawn(1150, seed=3)]
     wanted = {"train": whole[:800] + whole[1000:], "dev": whole[800:900], "test": whole[900:1000]}
     alone = tree_corpus(tmp_path / "genia", "genia", treebanks / "treebank_genia")
@@ -122,7 +127,8 @@ def test_genia_is_split_in_blocks(tmp_path, treebanks):
     sources = lambda corpus, split: [src.split() for src, _ in corpus.pairs(split)]
     for split, words in wanted.items():
         assert sources(alone, split) == words
-        assert sources(both, "test_genia" if split == "test" else split) == ([] if split == "test" else sources(craft, split)) + words
+        assert sources(both, "test_genia" if split == "test"
+                       else split) == ([] if split == "test" else sources(craft, split)) + words
     beside = tree_corpus(tmp_path / "beside", "craft", treebanks)  # GENIA's file and others lie in that folder too
     assert all(sources(beside, split) == sources(craft, split) for split in craft.splits)
     assert sources(both, "test") == sources(craft, "test") and len(gold_trees(both, "test_genia")) == 100
@@ -132,7 +138,8 @@ def test_genia_is_split_in_blocks(tmp_path, treebanks):
 def test_missing_section(tmp_path, wsj, lost):
     for path in (wsj / f"{lost:02}").iterdir():
         path.unlink()
-    fails(lambda: tree_corpus(tmp_path / "data", "ptb", wsj), wsj, f"section {lost:02}", {22: "dev", 23: "test"}.get(lost, "train"))
+    fails(lambda: tree_corpus(tmp_path / "data", "ptb", wsj), wsj, f"section {lost:02}",
+          {22: "dev", 23: "test"}.get(lost, "train"))
     assert not (tmp_path / "data").exists()
 
 
@@ -148,7 +155,8 @@ def test_what_is_no_treebank(tmp_path, wsj, treebanks):
     fails(make("craft+genia", treebanks / "treebank_craft"), "genia*.mrg.gz")
     fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
     bad = wsj / "07" / "wsj_0702.mrg"
-    for content, line, what in ((b"( (S (NP (NN a)))\n", 1, "not closed"), (b"( (S (NN a)) )\n()\n", 2, "empty"), (b"(S (NN f(x)))\n", 1, "-LRB-"),
+    for content, line, what in ((b"( (S (NP (NN a)))\n", 1, "not closed"), (b"( (S (NN a)) )\n()\n", 2, "empty"),
+                                (b"(S (NN f(x)))\n", 1, "-LRB-"),
                                 (b"(S (NN a))\n(S (NN \xe4))\n", 2, "UTF-8"), (b"", 0, "empty")):
         bad.write_bytes(content)
         fails(make("ptb", wsj), "wsj_0702.mrg", f"line {line}" if line else "", what)
@@ -171,27 +179,32 @@ def test_wrong_options(tmp_path, treebanks):
     (tmp_path / "extra").write_text("(S (NN a)\n")
     (tmp_path / "none").write_text("(S (NN a))\n(())\n")
     make = lambda **options: lambda: tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft", **options)
-    for options, named in (({"share": 0}, "share 0"), ({"share": 1.5}, "share 1.5"), ({"extra": tmp_path / "extra", "weight": 0.0}, "weight 0.0"),
-                           ({"extra": tmp_path / "extra", "weight": 1000}, "weight 1000"), ({"extra": tmp_path / "absent"}, "absent"),
-                           ({"extra": tmp_path / "extra"}, "extra, line 1"), ({"extra": tmp_path / "none"}, "none, line 2")):
+    for options, named in (({"share": 0}, "share 0"), ({"share": 1.5}, "share 1.5"),
+                           ({"extra": tmp_path / "extra", "weight": 0.0}, "weight 0.0"),
+                           ({"extra": tmp_path / "extra", "weight": 1000}, "weight 1000"),
+                           ({"extra": tmp_path / "absent"}, "absent"),
+                           ({"extra": tmp_path / "extra"}, "extra, line 1"),
+                           ({"extra": tmp_path / "none"}, "none, line 2")):
         fails(make(**options), named)
     assert not (tmp_path / "data").exists()
     make()()
     fails(make(share=0.5), "other files or options")
 
 
-# --- text, weights, vocabulary ---------------------------------------------------------------------------------------------------------
+# --- text, weights, vocabulary ----------------------------------------------------------------------------------------
 
 def test_weight_is_what_one_tree_counts_beside_another(tmp_path, treebanks):
     (tmp_path / "extra").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n\n(S (VP (VB Go)))\n")
     for weight, gold, extra in ((1, 1, 1), (0.25, 4, 1), (2.5, 2, 5), (0.3, 10, 3)):
-        corpus = tree_corpus(tmp_path / f"w{weight}", "craft", treebanks / "treebank_craft", extra=tmp_path / "extra", weight=weight)
+        corpus = tree_corpus(tmp_path / f"w{weight}", "craft", treebanks / "treebank_craft", extra=tmp_path / "extra",
+                             weight=weight)
         lines = [src for src, _ in corpus.pairs("train")]
         assert (lines.count("It works"), lines.count("Go"), len(lines)) == (extra, extra, 192 * gold + 2 * extra)
 
 
 def test_shares_are_nested_and_keep_doubles_together(tmp_path, treebanks):
-    shares = [set(tree_corpus(tmp_path / f"{s}", "craft", treebanks / "treebank_craft", share=s).pairs("train")) for s in (0.1, 0.4, 1.0)]
+    shares = [set(tree_corpus(tmp_path / f"{s}", "craft", treebanks / "treebank_craft", share=s).pairs("train"))
+              for s in (0.1, 0.4, 1.0)]
     assert shares[0] < shares[1] < shares[2] and len(shares[0]) == 19
 
 
@@ -205,17 +218,22 @@ def test_odd_words_stay_one_word():
 def test_brackets_are_single_symbols(tmp_path, made):
     corpus, vocabulary = Corpus.open(made / "data"), load_vocabulary(made / "data")
     for _, target in corpus.pairs("train"):
-        assert len(vocabulary.encode(target)) == len(target.split()) and vocabulary.decode(vocabulary.encode(target)) == target
-    assert len(vocabulary.encode("(NAC )NAC (UCP )UCP")) == 4  # labels of the Penn Treebank that this text does not have
+        assert len(vocabulary.encode(target)) == len(target.split()) and vocabulary.decode(
+            vocabulary.encode(target)) == target
+    assert len(
+        vocabulary.encode("(NAC )NAC (UCP )UCP")) == 4  # labels of the Penn Treebank that this text does not have
 
 
 def test_sequences_with_tags(tmp_path, treebanks):
-    "Each word's tag is a symbol; a parser that writes them gives them to its words, and XX has a symbol in the same vocabulary."
+    """Each word's tag is a symbol; a parser that writes them gives them to its words, and XX has a symbol in the
+    same vocabulary."""
     make = lambda name, **options: tree_corpus(tmp_path / name, "craft", treebanks / "treebank_craft", **options)
     plain, tagged = make("plain"), make("tagged", leaves="tags")
     fails(lambda: make("plain", leaves="tags"), "other files or options")
-    for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"), gold_trees(tagged, "test"), strict=True):
-        assert source == same and len(target.split()) == len(symbols.split()) and restore(symbols.split(), tree.words) == (tree, False)
+    for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"),
+                                                       gold_trees(tagged, "test"), strict=True):
+        assert source == same and len(target.split()) == len(symbols.split()) and restore(
+            symbols.split(), tree.words) == (tree, False)
     vocabulary = prepare_trees(tagged, 300)
     for text in [symbols for _, symbols in tagged.pairs("train")] + ["(S XX WRB , )S"]:
         assert len(vocabulary.encode(text)) == len(text.split()) and vocabulary.decode(vocabulary.encode(text)) == text
@@ -235,11 +253,13 @@ def test_sequences_with_words(tmp_path, treebanks):
 def test_prepared_twice_is_prepared_once(made):
     before = {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()}
     prepare_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
-    assert before == {path: path.stat().st_mtime_ns for path in (made / "data").iterdir() if path.name != "encoded.json"} | {
+    assert before == {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()
+                      if path.name != "encoded.json"} | {
         path: before[path] for path in before if path.name == "encoded.json"}
 
 
-WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sleep", "cats'", "U.S.", "3.5", "1,000", "well-known", "Mr.", "they'll"]),
+WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sleep", "cats'", "U.S.", "3.5", "1,000",
+                                  "well-known", "Mr.", "they'll"]),
                  min_size=1, max_size=8)
 
 
@@ -261,11 +281,12 @@ def test_any_line_is_cut_into_words_without_brackets(line):
         assert read_tree(str(tree)) == tree
 
 
-# --- the search among trees ------------------------------------------------------------------------------------------------------------
+# --- the search among trees -------------------------------------------------------------------------------------------
 
 class Pieces:
     "A vocabulary as a constraint sees it: two labels, two tags, and words of pieces."
-    names = ["<pad>", "<unk>", "<s>", "</s>", *(f"\u2581{s}" for s in ("(S", ")S", "(NP", ")NP", "XX", "NN")), "\u2581wo", "rd"]
+    names = ["<pad>", "<unk>", "<s>", "</s>", *(f"\u2581{s}" for s in ("(S", ")S", "(NP", ")NP", "XX", "NN")),
+             "\u2581wo", "rd"]
 
     def __len__(self):
         return len(self.names)
@@ -333,7 +354,8 @@ def test_a_state_follows_its_hypothesis(constraint):
                     again = constraint.advance(again, torch.tensor([[0]]), torch.tensor([[symbol]]))
                 assert torch.equal(constraint.allowed(again)[0, 0], allowed[i, place])
         parents = [[random.randrange(len(beam)) for _ in range(3)] for beam in outputs]
-        symbols = [[random.choice(allowed[i, p].nonzero()[:, 0].tolist()) for p in row] for i, row in enumerate(parents)]
+        symbols = [[random.choice(allowed[i, p].nonzero()[:, 0].tolist()) for p in row] for i,
+                   row in enumerate(parents)]
         outputs = [[outputs[i][p] + [s] for p, s in zip(*rows)] for i, rows in enumerate(zip(parents, symbols))]
         state = constraint.advance(state, torch.tensor(parents), torch.tensor(symbols))
     allowed = constraint.allowed(state)
@@ -342,7 +364,8 @@ def test_a_state_follows_its_hypothesis(constraint):
 
 
 def test_all_words_mean_the_next_one():
-    "What a model believes of words, whatever their spelling, is the probability of the next word; brackets and the end keep their own."
+    """What a model believes of words, whatever their spelling, is the probability of the next word; brackets and the
+    end keep their own."""
     constraint, logs = CONSTRAINTS[1], torch.randn(1, 1, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
     names, p, state = Pieces.names, logs.exp()[0, 0], constraint.start(SOURCES[:1])  # one word of three pieces
 
@@ -353,9 +376,11 @@ def test_all_words_mean_the_next_one():
         found = constraint.weigh(logs, state).exp()[0, 0]
         return {names[i]: found[i].item() for i in found.nonzero()[:, 0]}
 
-    words = sum(p[names.index(name)].item() for name in ("<pad>", "<unk>", "<s>", "\u2581XX", "\u2581NN", "\u2581wo", "rd"))
+    words = sum(p[names.index(name)].item()
+                for name in ("<pad>", "<unk>", "<s>", "\u2581XX", "\u2581NN", "\u2581wo", "rd"))
     own = lambda name: pytest.approx(p[names.index(name)].item())  # noqa: E731
-    assert then("\u2581(S") == {"\u2581wo": pytest.approx(words), "\u2581(S": own("\u2581(S"), "\u2581(NP": own("\u2581(NP")}
+    assert then("\u2581(S") == {"\u2581wo": pytest.approx(words), "\u2581(S": own("\u2581(S"),
+                                "\u2581(NP": own("\u2581(NP")}
     assert then("\u2581wo") == then("rd") == {"rd": 1.0}
     assert then("rd") == {"\u2581)S": own("\u2581)S")}
     assert then("\u2581)S") == {"</s>": own("</s>")}
@@ -381,15 +406,17 @@ def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
         for _, tree in itertools.islice(treebank([file]), 40):
             if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
                 for leaves in ("XX", "tags", "words"):
-                    constraint, symbols = constraints[WordedTreeConstraint if leaves == "words" else TreeConstraint], source_line(linearise(tree, leaves))
+                    constraint, symbols = constraints[WordedTreeConstraint if leaves == "words"
+                                                      else TreeConstraint], source_line(linearise(tree, leaves))
                     assert allows(constraint, vocabulary, source_line(tree.words), symbols)
                     assert not allows(constraint, vocabulary, source_line([*tree.words, "more"]), symbols)
-                    assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]), symbols)
+                    assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]),
+                                                             symbols)
                 checked += 1
     assert checked > 15
 
 
-# --- parsers -------------------------------------------------------------------------------------------------------------------------
+# --- parsers ----------------------------------------------------------------------------------------------------------
 
 def test_a_tree_for_every_sentence(made):
     "Even from a model that has learned nothing: over the sentence's words, well-formed, alone as in a batch."
@@ -431,7 +458,8 @@ class Oracle(Parser):
     "A parser that knows the right sequences, but for those it is told to cut."
 
     def __init__(self, trees, cut=()):
-        self.answers = {source_line(tree.words): linearise(tree)[: -5 if i in cut else None] for i, tree in enumerate(trees)}
+        self.answers = {source_line(tree.words): linearise(tree)[: -5 if i in cut else None] for i,
+                        tree in enumerate(trees)}
         self.vocabulary, self.translator, self.constraint, self.worded = self, self, "trees alone", False
 
     def search(self, lines, beam_size, alpha, **options):
@@ -446,18 +474,23 @@ class Oracle(Parser):
 def test_a_perfect_parser_has_100(made):
     gold = gold_trees(Corpus.open(made / "data"), "test")
     whole = parsing.parse_trees(Oracle(gold), gold).metrics("test")
-    assert [whole[f"{name}/test"] for name in ("f1", "precision", "recall", "complete", "mended")] == [100, 100, 100, 100, 0]
+    assert [whole[f"{name}/test"]
+            for name in ("f1", "precision", "recall", "complete", "mended")] == [100, 100, 100, 100, 0]
     cut = parsing.parse_trees(Oracle(gold, cut={0, 7, 9}), gold)
     assert cut.metrics("test")["mended/test"] == 10 and cut.scores.count(0) == 30
 
 
 def test_the_shipped_parser(monkeypatch):
-    "A sentence of the grammar gets its gold tree, tags and all; nearly all unseen ones do; a line that is no sentence gets a tree too."
+    """A sentence of the grammar gets its gold tree, tags and all; nearly all unseen ones do; a line that is no
+    sentence gets a tree too."""
     monkeypatch.setattr(parsing, "EXTRA", 300)
     parser = load_parser("grammar-trees")
-    gold = read_tree("(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ plays))) (. .))")
+    gold = read_tree(
+        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
+        "plays))) (. .))")
     assert parser.parse("The cow is old, but it plays.", beam_size=1) == gold
-    known = [clean(read_tree(e.tree)) for e in itertools.islice(grammar.examples(11), 80) if 4 <= grammar.n_words(e) <= 20]
+    known = [clean(read_tree(e.tree)) for e in itertools.islice(grammar.examples(11), 80)
+             if 4 <= grammar.n_words(e) <= 20]
     scores = parsing.parse_trees(parser, known, beam_size=1).scores
     assert len(known) > 40 and scores.f1 > 97 and scores.count(0) == len(known)
     assert parser.parse("xyzzy (\u4e2d", beam_size=1).words == ["xyzzy", "-LRB-", "\u4e2d"]
@@ -488,7 +521,7 @@ def test_going_on_from_another_run(made, tmp_path, treebanks):
     assert train(run) and run.history.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
 
 
-# --- without a network ---------------------------------------------------------------------------------------------------------------
+# --- without a network ------------------------------------------------------------------------------------------------
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", ".", ","]), min_size=1, max_size=30))
@@ -500,7 +533,8 @@ def test_right_branching_is_a_tree_over_the_words(words):
 
 def test_counted_grammar_finds_the_likeliest_tree():
     "All trees over a short sentence of a tiny ambiguous grammar, by brute force."
-    some = [read_tree(t) for t in ("(S (S (A a)) (S (S (A a)) (S (A b))))", "(S (S (S (A b)) (S (A a))) (S (A b)))", "(S (X (A a)) (S (A b)))",
+    some = [read_tree(t) for t in ("(S (S (A a)) (S (S (A a)) (S (A b))))", "(S (S (S (A b)) (S (A a))) (S (A b)))",
+                                   "(S (X (A a)) (S (A b)))",
                                    "(S (X (X (A a)) (A a)) (S (A a)))")]
     counted, (rules, words, _) = Pcfg(some, order=None), count_rules(some)
     parents = {p: sum(n for (q, _), n in rules.items() if q == p) for p, _ in rules}
@@ -515,7 +549,8 @@ def test_counted_grammar_finds_the_likeliest_tree():
                 yield from ((f"({symbol} {t})", p * n / parents[symbol]) for t, p in all_trees(children[0], sentence))
             elif parent == symbol:
                 for k in range(1, len(sentence)):
-                    for (t, p), (u, q) in itertools.product(list(all_trees(children[0], sentence[:k])), list(all_trees(children[1], sentence[k:]))):
+                    for (t, p), (u, q) in itertools.product(list(all_trees(children[0], sentence[:k])),
+                                                            list(all_trees(children[1], sentence[k:]))):
                         yield f"({symbol} {t} {u})", p * q * n / parents[symbol]
 
     for sentence in itertools.product("ab", repeat=4):
@@ -525,7 +560,7 @@ def test_counted_grammar_finds_the_likeliest_tree():
         assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))
 
 
-# --- the command line --------------------------------------------------------------------------------------------------------------------
+# --- the command line -------------------------------------------------------------------------------------------------
 
 def refuses(arguments, capsys, *named):
     capsys.readouterr()
@@ -556,8 +591,10 @@ def lines_of(made, tmp_path, capsysbinary):
 def test_parse_keeps_line_n_at_line_n(lines_of):
     out, told, code = lines_of("The dog sleeps.\n\nA child (or two) doesn't wait.\n \nEvery cow is old.")
     assert code == 0 and len(out) == 6 and out[1] == out[3] == out[5] == ""
-    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks: (.*): the result", told, re.MULTILINE)
-    assert lacking == [("3", "- (U+002D), L (U+004C), R (U+0052), ' (U+0027)"), ("5", "E (U+0045)")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
+    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks: (.*): the result", told,
+                         re.MULTILINE)
+    assert lacking == [("3", "- (U+002D), L (U+004C), R (U+0052), ' (U+0027)"),
+                       ("5", "E (U+0045)")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
     assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
     assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
     assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
@@ -569,7 +606,8 @@ def test_parse_with_the_shipped_parser(tmp_path, capsysbinary, monkeypatch):
     cli.main(["parse", "grammar-trees", str(tmp_path / "text"), "--beam-size", "1"])
     out, told = (stream.decode() for stream in capsysbinary.readouterr())
     assert not told and out.split("\n") == [
-        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ plays))) (. .))", "",
+        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
+        "plays))) (. .))", "",
         "(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))", ""]
 
 
@@ -614,7 +652,8 @@ def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
     cli.main(prepare)
     assert Corpus.open(data).splits["train"]["pairs"] == 2 * 192 + 1
     cli.main([*prepare])  # again: nothing is done anew
-    shape = "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 --steps 6 --save-every 3 --batch-tokens 1000".split()
+    shape = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
+             "--steps 6 --save-every 3 --batch-tokens 1000").split()
     cli.main(["train", run, "--data", data, "--config", "parser-small", *shape])
     assert Run.open(run).config["training"]["rate"] == parsing.PRESETS["parser-small"][1].rate
     capsysbinary.readouterr()
@@ -632,11 +671,14 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
     for arguments, named in (
         (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
         (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra", tmp_path / "no"], ["no"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra",
+          tmp_path / "no"], ["no"]),
         (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["--vocab-size 20"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size",
+          "20"], ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
-        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
+        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]),
+        (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
         (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),
         (["parse", made / "run", "--record", tmp_path / "r.json"], ["--split"]),
         (["parse", made / "run", "file", "--split", "test"], ["--split", "file"]),

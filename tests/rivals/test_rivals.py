@@ -1,4 +1,7 @@
-"""Every kind of model goes through the machinery of the Transformer: trained from the command, killed and continued, searched, refused."""
+"""Every kind of model goes through the machinery of the Transformer:
+
+trained from the command, killed and continued, searched, refused.
+"""
 
 import math
 import os
@@ -64,7 +67,8 @@ class Bag(nn.Module):
         super().__init__()
         if not 0 <= config.looseness < 1:
             raise ValueError(f"looseness is {config.looseness}: give a number from 0 to below 1")
-        self.config, self.embedding, self.dropout = config, Embedding(config.vocab_size, config.d_model), nn.Dropout(config.looseness)
+        self.config, self.embedding = config, Embedding(config.vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.looseness)
         nn.init.normal_(self.embedding.weight, std=0.1)
 
     def encode(self, src):
@@ -126,7 +130,8 @@ def fails(arguments, capsys, *named) -> str:
     with pytest.raises(SystemExit) as end:
         cli.main([str(a) for a in arguments])
     said = capsys.readouterr().err.strip()
-    assert end.value.code == 2 and "Traceback" not in said and said.split("\n")[-1].startswith("annotated-transformer: ")
+    assert end.value.code == 2 and "Traceback" not in said and said.split("\n")[-1].startswith(
+        "annotated-transformer: ")
     for name in named:
         assert str(name) in said.split("\n")[-1], said
     return said
@@ -154,9 +159,11 @@ def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
     "A process of its own is killed in the middle; continued, it ends as the undisturbed one, bit for bit."
     run = tmp_path / "run"
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", *words(run, data, kind, code, "--steps", "20")],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer",
+                                *words(run, data, kind, code, "--steps", "20")],
                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    while process.poll() is None and not ((run / "config.json").exists() and any(m["step"] >= 14 for m in Run.open(run).history.metrics())):
+    while process.poll() is None and not ((run / "config.json").exists()
+                                          and any(m["step"] >= 14 for m in Run.open(run).history.metrics())):
         time.sleep(0.001)
     assert process.poll() is None, process.communicate()[0]
     process.send_signal(signal.SIGKILL)
@@ -165,8 +172,10 @@ def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
 
     undisturbed, continued = Run.open(trained(kind)), Run.open(run)
     assert continued.config["kind"] == kind == continued.record.read()["config"]["kind"]
-    assert [(m["step"], m["loss"]) for m in continued.history.metrics()] == [(m["step"], m["loss"]) for m in undisturbed.history.metrics()]
-    for mine, theirs in ((continued.weights(), undisturbed.weights()), (continued.checkpoints.load()[0], undisturbed.checkpoints.load()[0])):
+    assert [(m["step"], m["loss"])
+            for m in continued.history.metrics()] == [(m["step"], m["loss"]) for m in undisturbed.history.metrics()]
+    for mine, theirs in ((continued.weights(), undisturbed.weights()),
+                         (continued.checkpoints.load()[0], undisturbed.checkpoints.load()[0])):
         assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert undisturbed.history.metrics()[-1]["loss"] < undisturbed.history.metrics()[0]["loss"]
 
@@ -179,14 +188,16 @@ def test_translated_and_scored(trained, data, kind, capsys):
     assert len(load(run).translate(["the cow sees the old dog", ""], beam_size=4)) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- what every rival keeps to
+# ---------------------------------------------------------------------------------------------------- what every rival
+# keeps to
 
 
 def small_model(kind: str, seed: int = 0, **changes) -> torch.nn.Module:
     "In float64, larger weights than it starts with: nothing hides behind small numbers."
     torch.manual_seed(seed)
     typed = SMALL[kind].replace("--", "").replace("-", "_").split()
-    config = architecture(kind).config(**{"vocab_size": 30} | {k: int(v) for k, v in zip(typed[::2], typed[1::2])} | changes)
+    config = architecture(kind).config(**{"vocab_size": 30} | {k: int(v) for k,
+                                                               v in zip(typed[::2], typed[1::2])} | changes)
     model = build(config).double().eval()
     with torch.no_grad():
         for p in model.parameters():
@@ -214,7 +225,8 @@ def test_padding_changes_nothing(kind, tied):
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("kind", ["recurrent", "input-feeding", "deep-att", "bytenet", "mixture-of-experts"])
 def test_plain_vectors_are_rows_of_the_table(kind, tied):
-    "Multiplied by the root of d_model only where they are not plain; padding stays zero, and the search sees the same vectors."
+    """Multiplied by the root of d_model only where they are not plain; padding stays zero, and the search sees the
+    same vectors."""
     ids = torch.tensor([[5, 6, PAD]])
     for plain, factor in ((False, None), (True, 1.0)):
         model = small_model(kind, tied=tied, plain_vectors=plain)
@@ -229,10 +241,12 @@ def test_plain_vectors_are_rows_of_the_table(kind, tied):
 
 @pytest.mark.parametrize("kind", RIVALS)
 def test_no_look_into_the_future(kind):
-    "The gradient of the output at position i reaches the vectors of the symbols up to i, all of the source, and no later symbol."
+    """The gradient of the output at position i reaches the vectors of the symbols up to i, all of the source, and no
+    later symbol."""
     model, seen = small_model(kind), {}
     for side in ("source", "target"):
-        model.tables[side].register_forward_hook(lambda _, __, out, side=side: (out.retain_grad(), seen.update({side: out}))[0])
+        model.tables[side].register_forward_hook(
+            lambda _, __, out, side=side: (out.retain_grad(), seen.update({side: out}))[0])
     src, tgt = sentences([6]), sentences([8], first=START)
     for i in range(8):
         model.zero_grad()
@@ -247,7 +261,8 @@ def test_no_look_into_the_future(kind):
 
 @pytest.mark.parametrize("kind", RIVALS)
 def test_the_search_keeps_what_whole_beginnings_would_give(kind):
-    "Beam 4 for several sentences at once, step by step, against the plain search of one sentence that computes each beginning anew."
+    """Beam 4 for several sentences at once, step by step, against the plain search of one sentence that computes
+    each beginning anew."""
     found = 0
     for seed in range(4):
         model = small_model(kind, seed)
@@ -263,14 +278,16 @@ def test_the_search_keeps_what_whole_beginnings_would_give(kind):
 
 @pytest.mark.parametrize("kind", RIVALS)
 def test_only_training_exchanges_a_models_dropout(kind):
-    "Whoever searches or measures with a model has every module of it afterwards; training has one with the cheaper dropout."
+    """Whoever searches or measures with a model has every module of it afterwards; training has one with the cheaper
+    dropout."""
     model, src, tgt = small_model(kind, dropout=0.2).train(), sentences([3, 5]), sentences([4, 2], first=START)
     before = list(model.modules())
     beam_search(model.eval(), src, extra=4)
     measure(model.train(), [Batch(src, F.pad(tgt, (0, 1), value=END), np.arange(2))])
     assert all(a is b for a, b in zip(model.modules(), before, strict=True)) and model.training
     trained = [m for m in fast_to_train(model).modules() if isinstance(m, torch.nn.Dropout)]
-    assert {type(m) for m in trained} == {FastDropout} and {type(m) for m in before if isinstance(m, torch.nn.Dropout)} == {torch.nn.Dropout}
+    assert {type(m) for m in trained} == {FastDropout} and {type(m) for m in before
+                                                            if isinstance(m, torch.nn.Dropout)} == {torch.nn.Dropout}
 
 
 @pytest.mark.parametrize("kind", RIVALS)
@@ -286,7 +303,8 @@ def test_widths_are_fitted_to_equal_size(kind):
 @pytest.mark.parametrize("precision", ["bfloat16", "float64"])
 @pytest.mark.parametrize("kind", RIVALS)
 def test_other_precisions(data, kind, precision, tmp_path):
-    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", kind, *SMALL[kind].split(), *TRAINING[:-2],
+    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", kind, *SMALL[kind].split(),
+              *TRAINING[:-2],
               "--precision", precision, "--steps", "4"])
     assert Run.open(tmp_path / "run").history.metrics()[-1]["step"] == 4
 
@@ -306,7 +324,8 @@ def test_wrong_names_and_options_are_one_line(trained, data, code, tmp_path, cap
     fails([*begin, "--config", "recurent"], capsys, "--config recurent", "transformer", "small")
     fails([*begin, "--config", "bag", "--code", code, "--d-k", "8"], capsys, "--d-k", "bag", "--looseness")
     fails([*begin, "--config", "bag", "--code", code, "--looseness", "2"], capsys, "looseness is 2")
-    fails(["train", tmp_path / "other", "--data", data, "--config", "bag", "--code", code, "--compile"], capsys, "--compile")
+    fails(["train", tmp_path / "other", "--data", data, "--config", "bag", "--code", code, "--compile"], capsys,
+          "--compile")
     fails([*begin, "--config", "bag", "--code", tmp_path / "missing.py"], capsys, "missing.py")
     fails([*begin, "--config", "tiny", "--optimizer", "adagrad"], capsys, "adagrad")
     fails([*begin, "--config", "tiny", "--clip-norm", "-1"], capsys, "--clip-norm -1")
@@ -317,12 +336,14 @@ def test_wrong_names_and_options_are_one_line(trained, data, code, tmp_path, cap
 
 def test_code_that_fails_is_told_with_its_line(tmp_path, data, capsys):
     (tmp_path / "wrong.py").write_text("import torch\n\ntorch.nothing_of_the_sort\n")
-    fails(["train", tmp_path / "new", "--data", data, "--code", tmp_path / "wrong.py"], capsys, "wrong.py, line 3", "nothing_of_the_sort")
+    fails(["train", tmp_path / "new", "--data", data, "--code", tmp_path / "wrong.py"], capsys, "wrong.py, line 3",
+          "nothing_of_the_sort")
     assert not (tmp_path / "new").exists()
 
 
 def test_an_error_elsewhere_is_told_with_the_codes_line(tmp_path):
-    (tmp_path / "wrong.py").write_text("import json\n\n\njson.loads('[1,')\n")  # JSONDecodeError has a lineno of its own
+    (tmp_path / "wrong.py").write_text(
+        "import json\n\n\njson.loads('[1,')\n")  # JSONDecodeError has a lineno of its own
     with pytest.raises(InputError, match="wrong.py, line 4: JSONDecodeError"):
         architectures.run_code(tmp_path / "wrong.py")
     (tmp_path / "wrong.py").write_text("import torch\n\ndef f(:\n")
@@ -413,7 +434,8 @@ def test_updates_equal_those_computed_by_torch_by_hand(data, name, bound):
     corpus, indices = ParallelCorpus(data, "train"), np.arange(20)
     config = replace(TrainingConfig(), rate=0.3, warmup_steps=4, label_smoothing=0.0, optimizer=name, clip_norm=bound)
     torch.manual_seed(0)
-    model, batch = build(architecture("bag").config(vocab_size=300, d_model=8, looseness=0.0)).double(), corpus.batch(indices)
+    model, batch = build(architecture("bag").config(vocab_size=300, d_model=8,
+                                                    looseness=0.0)).double(), corpus.batch(indices)
     target, tokens = batch.tgt[:, 1:], int(corpus.tgt_lengths[indices].sum())
     w = model.embedding.weight.detach().clone()
     m, v = torch.zeros_like(w), torch.zeros_like(w)
@@ -439,7 +461,8 @@ def test_updates_equal_those_computed_by_torch_by_hand(data, name, bound):
         torch.testing.assert_close(model.embedding.weight.data, w, rtol=1e-9, atol=1e-12)
         if bound:
             assert norm > bound
-            torch.testing.assert_close(float(optimizer.param_groups[0]["gradient_norm"]), norm.item(), rtol=1e-9, atol=0)
+            torch.testing.assert_close(float(optimizer.param_groups[0]["gradient_norm"]), norm.item(), rtol=1e-9,
+                                       atol=0)
 
 
 def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(data, code, tmp_path):
@@ -453,20 +476,25 @@ def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(d
             shutil.rmtree(path)
     (runs[1].folder / "record.json").unlink()
     assert training.train(Run.open(runs[1].folder))
-    assert [m["gradient_norm"] for m in runs[1].history.metrics()] == [m["gradient_norm"] for m in runs[0].history.metrics()]
-    assert all(torch.equal(a, b) for a, b in zip(runs[0].checkpoints.load()[0].values(), runs[1].checkpoints.load()[0].values(), strict=True))
+    assert [m["gradient_norm"]
+            for m in runs[1].history.metrics()] == [m["gradient_norm"] for m in runs[0].history.metrics()]
+    assert all(torch.equal(a, b) for a,
+               b in zip(runs[0].checkpoints.load()[0].values(), runs[1].checkpoints.load()[0].values(), strict=True))
 
 
-# ---------------------------------------------------------------------------------------------------- ensembles and GLEU
+# ---------------------------------------------------------------------------------------------------- ensembles and
+# GLEU
 
 
 def test_the_training_of_their_own_papers(data, tmp_path):
-    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", "convolutional-own", *SMALL["convolutional"].split(), "--steps", "3"])
+    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", "convolutional-own",
+              *SMALL["convolutional"].split(), "--steps", "3"])
     config = Run.open(tmp_path / "run").config["training"]
     assert (config["optimizer"], config["clip_norm"], config["label_smoothing"]) == ("nesterov", 0.1, 0.0)
 
 
-@pytest.mark.parametrize("changes", [{}, {"d_model": 64}, {"warmup_steps": 50}, {"d_model": 64, "warmup_steps": 50}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"d_model": 64}, {"warmup_steps": 50}, {"d_model": 64, "warmup_steps": 50}],
+                         ids=str)
 def test_the_peak_is_their_papers_at_any_width_and_warm_up(changes):
     for kind, own in OWN_TRAINING.items():
         assert peak_rate(*configured(f"{kind}-own", changes)) == pytest.approx(own["peak"])
@@ -474,7 +502,8 @@ def test_the_peak_is_their_papers_at_any_width_and_warm_up(changes):
 
 
 def test_different_kinds_write_together(trained, data):
-    runs = [trained(kind) for kind in ("transformer", "recurrent", "input-feeding", "convolutional", "bytenet", "deep-att", "mixture-of-experts")]
+    runs = [trained(kind) for kind in ("transformer", "recurrent", "input-feeding", "convolutional", "bytenet",
+                                       "deep-att", "mixture-of-experts")]
     together, lines = ensemble([load(run) for run in runs]), ["the cow sees the old dog", "a bird sings"]
     assert len(together.translate(lines)) == 2
     ids = [together.vocabulary.encode(line) + [END] for line in lines]
@@ -484,26 +513,32 @@ def test_different_kinds_write_together(trained, data):
 
 
 def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
-    "Stopped by SIGKILL in a process of its own; the same command goes on, and ends as the undisturbed one, bit for bit."
+    """Stopped by SIGKILL in a process of its own; the same command goes on, and ends as the undisturbed one, bit for
+    bit."""
     tuning = ["--steps", "6", "--save-every", "2", "--sentences", "3", "--samples", "4", "--rate", "1e-3"]
     fine_tuning.main([str(trained("recurrent")), str(tmp_path / "whole"), *tuning])
     command = [str(trained("recurrent")), str(tmp_path / "killed"), *tuning]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command], env=environment,
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command],
+                               env=environment,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     killed = tmp_path / "killed"
-    while process.poll() is None and not ((killed / "config.json").exists() and any(m["step"] >= 3 for m in Run.open(killed).history.metrics())):
+    while process.poll() is None and not ((killed / "config.json").exists()
+                                          and any(m["step"] >= 3 for m in Run.open(killed).history.metrics())):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -9, process.communicate()[0]
     fine_tuning.main([*command, "--record", str(tmp_path / "kept.json")])
     whole, killed = Run.open(tmp_path / "whole"), Run.open(killed)
-    assert [(m["step"], m["reward"]) for m in whole.history.metrics()] == [(m["step"], m["reward"]) for m in killed.history.metrics()]
+    assert [(m["step"], m["reward"])
+            for m in whole.history.metrics()] == [(m["step"], m["reward"]) for m in killed.history.metrics()]
     assert len(whole.history.metrics()) == 6 and killed.record.read()["status"] == "finished"
-    assert {"sacrebleu/dev", "sacrebleu/dev_before", "gleu/dev", "gleu/dev_before"} <= set(killed.record.read()["metrics"])
+    assert {"sacrebleu/dev", "sacrebleu/dev_before", "gleu/dev",
+            "gleu/dev_before"} <= set(killed.record.read()["metrics"])
     assert read_json(tmp_path / "kept.json")["task"] == "rival" and read_json(tmp_path / "kept.json")["name"] == "kept"
     assert all(torch.equal(a, b) for a, b in zip(whole.weights().values(), killed.weights().values(), strict=True))
-    assert any(not torch.equal(a, b) for a, b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
+    assert any(not torch.equal(a, b) for a,
+               b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
     assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1
     before = killed.record.read()
     fine_tuning.main(command)  # there is nothing left to do
@@ -512,7 +547,8 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
 
 def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys):
     command = [str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples", "2"]
-    fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"), fine_tuning.Tuning(steps=1, sentences=2, samples=2))
+    fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                             fine_tuning.Tuning(steps=1, sentences=2, samples=2))
     with Run.open(tmp_path / "run").lock(), pytest.raises(SystemExit) as end:
         fine_tuning.main(command)
     assert end.value.code == 2 and "another process" in capsys.readouterr().err
@@ -520,18 +556,21 @@ def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys
 
 def test_a_rate_beyond_all_measure_is_told(trained, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
-        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "9", "--sentences", "2", "--samples", "2", "--rate", "1e38"])
+        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "9", "--sentences", "2",
+                          "--samples", "2", "--rate", "1e38"])
     assert end.value.code == 2 and "--rate" in capsys.readouterr().err
 
 
 def test_tuning_with_other_settings_is_refused(trained, tmp_path, capsys):
-    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples", "2"])
+    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples",
+                      "2"])
     with pytest.raises(SystemExit) as end:
         fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "2"])
     assert end.value.code == 2 and "other settings" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", ["--steps 0", "--samples 1", "--sentences 0", "--save-every 0", "--extra -50", "--minutes 0", "--rate nan", "--clip-norm 0", "--alpha inf"])
+@pytest.mark.parametrize("options", ["--steps 0", "--samples 1", "--sentences 0", "--save-every 0", "--extra -50",
+                                     "--minutes 0", "--rate nan", "--clip-norm 0", "--alpha inf"])
 def test_settings_of_tuning_that_make_no_sense_are_one_line(options, trained, tmp_path, capsys):
     run = str(trained("recurrent"))
     capsys.readouterr()
@@ -572,7 +611,8 @@ def test_tuning_keeps_the_likelihood_of_the_reference(monkeypatch):
 
 @pytest.mark.parametrize("kind, changes, word", [
     ("bytenet", {"a": 0.5}, "a is 0.5: give a number from 1 on"), ("bytenet", {"a": math.inf}, "a is inf"),
-    ("bytenet", {"d_model": 31}, "d_model is 31: give an even"), ("mixture-of-experts", {"balance": -1.0}, "balance is -1.0"),
+    ("bytenet", {"d_model": 31}, "d_model is 31: give an even"),
+    ("mixture-of-experts", {"balance": -1.0}, "balance is -1.0"),
     ("mixture-of-experts", {"balance": math.nan}, "balance is nan")])
 def test_shapes_that_make_no_sense(kind, changes, word):
     with pytest.raises(ValueError, match=word):
@@ -621,7 +661,8 @@ def test_a_rival_parses(kind, tmp_path, capsys):
     sizes = {"train": 60, "dev": 8, "test": 8, "test_long": 5}
     corpus = tree_corpus(tmp_path / "data", "grammar-trees", leaves="tags", sizes=sizes)
     prepare_trees(corpus, 300)
-    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", kind, *SMALL[kind].split(), *TRAINING])
+    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", kind, *SMALL[kind].split(),
+              *TRAINING])
     capsys.readouterr()
     cli.main(["parse", str(tmp_path / "run"), "--split", "test", "--beam-size", "2"])
     out = capsys.readouterr()

@@ -45,14 +45,16 @@ RECORDS = ROOT / "nbs" / "results"
 
 
 def example(name: str, **more) -> dict:
-    return make_record(name, "benchmark", data={"name": "nothing"}, config={}, seed=0, seconds=0.0, metrics={"x": 36.186} | more)
+    return make_record(name, "benchmark", data={"name": "nothing"}, config={}, seed=0, seconds=0.0,
+                       metrics={"x": 36.186} | more)
 
 
-# --- the records of this repository -------------------------------------------------------------------------------------------------
+# --- the records of this repository -----------------------------------------------------------------------------------
 
 def test_every_digest_is_right_and_the_summary_is_theirs():
     "The one fast test of the evidence here; `make evidence` has the others."
-    found = read_records(RECORDS) | {f"replaced {name}": r for name, r in read_records(RECORDS / "replaced").items()}  # each digest is checked
+    found = read_records(RECORDS) | {f"replaced {name}": r for name,
+                                     r in read_records(RECORDS / "replaced").items()}  # each digest is checked
     assert len(found) > 500
     groups = json.loads((RECORDS / "summary.json").read_text())["groups"]
     for group in groups.values():
@@ -72,7 +74,7 @@ def test_the_summary_gives_means_over_seeds(monkeypatch):
     assert by_seed(summary()["all_sources_en_de"])[0]["config.model"]["n_layers"] == 6
 
 
-# --- files of records -----------------------------------------------------------------------------------------------------------------
+# --- files of records -------------------------------------------------------------------------------------------------
 
 def test_every_altered_digit_shows(tmp_path):
     "One digit of the line at a time, all of them: each is noticed by the digest alone."
@@ -115,7 +117,9 @@ def test_a_record_moves_from_its_own_file(tmp_path):
     write_record(tmp_path / "paths_a_seed0.json", record := example("paths_a_seed0"))
     assert read_records(tmp_path) == {"paths_a_seed0": record}  # a user's own folder may have such files
     move_record(tmp_path / "paths_a_seed0.json")
-    assert [path.name for path in tmp_path.glob("*.json*")] == ["paths.jsonl"] and read_records(tmp_path) == {"paths_a_seed0": record}
+    assert [path.name
+            for path in tmp_path.glob("*.json*")] == ["paths.jsonl"] and read_records(tmp_path) == {
+                "paths_a_seed0": record}
 
 
 @settings(max_examples=50, deadline=None)
@@ -128,8 +132,10 @@ def test_any_content_comes_back(tmp_path_factory, content):
 
 
 @pytest.mark.parametrize("name, file", [
-    ("row_small_A1_seed0", "variations"), ("rival_test_recurrent_seed0", "rivals"), ("wider_rates_trial_recurrent_adam_0.001", "wider_rates"),
-    ("to_the_end_transformer_seed0", "to_the_end"), ("distance-longer_recurrent_seed1", "distance"), ("small_keys_seed12", "section_3"),
+    ("row_small_A1_seed0", "variations"), ("rival_test_recurrent_seed0", "rivals"),
+    ("wider_rates_trial_recurrent_adam_0.001", "wider_rates"),
+    ("to_the_end_transformer_seed0", "to_the_end"), ("distance-longer_recurrent_seed1", "distance"),
+    ("small_keys_seed12", "section_3"),
     ("something_new_seed0", "something")])
 def test_which_file_a_record_stands_in(name, file):
     assert comparison_of(name) == comparison_of({"name": name}) == file
@@ -138,7 +144,8 @@ def test_which_file_a_record_stands_in(name, file):
 @pytest.mark.parametrize("content, said", [
     ("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "not a result record"),
     (json.dumps({"name": "broken", "task": "variation", "metrics": {}}), "it has no command"),
-    (json.dumps(example("broken") | {"metrics": [1]}), "it has no metrics"), (json.dumps(example("broken") | {"seed": 7}), "changed after")],
+    (json.dumps(example("broken") | {"metrics": [1]}), "it has no metrics"),
+    (json.dumps(example("broken") | {"seed": 7}), "changed after")],
     ids=["cut", "a list", "empty", "no command", "no metrics", "changed"])
 def test_what_is_no_record_is_one_line(tmp_path, content, said):
     for file in ("broken.json", "broken.jsonl"):
@@ -161,7 +168,8 @@ def test_no_checkout_is_one_line(tmp_path, monkeypatch):
         read_records()
 
 
-@pytest.mark.parametrize("metrics, said", [({}, "no metric x"), ({"x": None}, "None"), ({"x": float("inf")}, "inf"), ({"x": "5"}, "'5'")])
+@pytest.mark.parametrize("metrics, said", [({}, "no metric x"), ({"x": None}, "None"), ({"x": float("inf")}, "inf"),
+                                           ({"x": "5"}, "'5'")])
 def test_a_metric_that_is_missing_is_one_line(metrics, said):
     with pytest.raises(InputError, match=re.escape(said)):
         metric({"name": "a", "command": "c", "metrics": metrics}, "x")
@@ -170,7 +178,8 @@ def test_a_metric_that_is_missing_is_one_line(metrics, said):
 def test_the_list_tells_them_apart(tmp_path, capsys):
     whole = example("whole")
     add_record(whole, tmp_path)
-    write_record(tmp_path / "old.json", {key: value for key, value in whole.items() if key not in ("sittings", "status")} | {"name": "old"})
+    write_record(tmp_path / "old.json",
+                 {key: value for key, value in whole.items() if key not in ("sittings", "status")} | {"name": "old"})
     (tmp_path / "touched.json").write_text(json.dumps(whole | {"name": "touched"}))
     (tmp_path / "cut.json").write_text("{")
     states = [state for _, _, _, state in list_records(tmp_path)]
@@ -198,7 +207,7 @@ def test_programs_that_measure_begin_their_sitting_as_they_start(monkeypatch):
     assert found[0]["revision"] == found[0]["sittings"][0]["revision"] == "at first"
 
 
-# --- what a record says of the machine ---------------------------------------------------------------------------------------------
+# --- what a record says of the machine --------------------------------------------------------------------------------
 
 def test_the_processor_is_named_as_the_system_names_it(monkeypatch):
     "Its name by `lscpu`, the instructions that PyTorch computes with, and the threads."
@@ -231,10 +240,11 @@ def test_a_system_that_does_not_tell_its_processor(monkeypatch):
     assert records.hardware().startswith("riscv64 (")
 
 
-# --- what a run writes --------------------------------------------------------------------------------------------------------------
+# --- what a run writes ------------------------------------------------------------------------------------------------
 
 SHAPE = dict(vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-TRAINING = TrainingConfig(steps=12, warmup_steps=20, batch_tokens=300, save_every=2, report_every=1, keep=5, precision="float32")
+TRAINING = TrainingConfig(steps=12, warmup_steps=20, batch_tokens=300, save_every=2, report_every=1, keep=5,
+                          precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +268,8 @@ def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch
     record = run.record.read()
     assert record["status"] == "finished" and record["revision"] == "0123abc"
     assert [s["revision"] for s in record["sittings"]] == ["0123abc", "4567def"]
-    assert record["sittings"][0]["to_step"] == record["sittings"][1]["from_step"] and record["sittings"][1]["to_step"] == TRAINING.steps
+    assert record["sittings"][0]["to_step"] == record["sittings"][1]["from_step"] and record["sittings"][1][
+        "to_step"] == TRAINING.steps
     assert record_digest(record) == record["digest"]
     assert record["weights"] == hashlib.sha256((run.folder / "averaged.safetensors").read_bytes()).hexdigest()
 
@@ -266,9 +277,12 @@ def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch
 def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
     "SIGKILL right after a checkpoint was saved: the sitting ends there."
     run = begin(tmp_path / "run", data)
-    program = ("import os, signal, sys\nfrom annotated_transformer.training.runs import Run\nfrom annotated_transformer.training.loop import train\n"
+    program = (
+        "import os, signal, sys\nfrom annotated_transformer.training.runs import Run\nfrom "
+        "annotated_transformer.training.loop import train\n"
                "save = Run.save_checkpoint\n"
-               "def save_and_die(self, step, *rest):\n    save(self, step, *rest)\n    step == 4 and os.kill(os.getpid(), signal.SIGKILL)\n"
+               "def save_and_die(self, step, *rest):\n    save(self, step, *rest)\n    step == 4 and "
+               "os.kill(os.getpid(), signal.SIGKILL)\n"
                "Run.save_checkpoint = save_and_die\ntrain(Run.open(sys.argv[1]))\n")
     killed = subprocess.run([sys.executable, "-c", program, str(run.folder)], capture_output=True)
     assert killed.returncode == -9, killed.stderr
@@ -279,7 +293,8 @@ def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
 
 
 def test_what_is_loaded_is_what_was_measured(data, tmp_path):
-    "The perplexity in the record is that of the weights that `load` uses, and no other number of checkpoints does better."
+    """The perplexity in the record is that of the weights that `load` uses, and no other number of checkpoints does
+    better."""
     from annotated_transformer.corpus.corpora import Corpus
     from annotated_transformer.decoding.translation import evaluate, load
 
@@ -313,7 +328,8 @@ def test_an_abandoned_run_says_why(data, tmp_path, capsys):
     assert not train(run, minutes=1e-9)
     cli.main(["train", str(run.folder), "--abandon", "the seed was wrong"])
     record = run.record.read()
-    assert record["status"] == "abandoned" and record["reason"] == "the seed was wrong" and record["metrics"]["steps"] == 1
+    assert record["status"] == "abandoned" and record["reason"] == "the seed was wrong" and record["metrics"][
+        "steps"] == 1
     with pytest.raises(InputError, match="abandoned .the seed was wrong."):
         train(run)
     finished = begin(tmp_path / "finished", data)
@@ -323,7 +339,8 @@ def test_an_abandoned_run_says_why(data, tmp_path, capsys):
 
 
 def test_an_abandoned_run_keeps_what_it_was_trained_on(data, tmp_path):
-    "Whoever gives a run up, maybe elsewhere and later, has not trained it; what it had reached and was scored with stays."
+    """Whoever gives a run up, maybe elsewhere and later, has not trained it; what it had reached and was scored with
+    stays."""
     run = begin(tmp_path / "run", data)
     assert not train(run, minutes=1e-9)
     stopped, last = run.record.read(), run.history.metrics()[-1]
@@ -336,8 +353,10 @@ def test_an_abandoned_run_keeps_what_it_was_trained_on(data, tmp_path):
     assert run.record.read()["status"] == "stopped"
     record = run.abandon("too slow")
     assert (record["hardware"], record["versions"], record["processes"]) == ("another machine", {"torch": "2.0"}, 3)
-    assert record["metrics"]["steps"] == last["step"] and record["metrics"]["loss"] == last["loss"] and not run.finished()
-    assert [(e["set"], e["metrics"], e["search"]) for e in record["evaluations"]] == [("test", {"sacrebleu": 1.5}, {"beam_size": 4})]
+    assert record["metrics"]["steps"] == last["step"] and record["metrics"]["loss"] == last[
+        "loss"] and not run.finished()
+    assert [(e["set"], e["metrics"], e["search"])
+            for e in record["evaluations"]] == [("test", {"sacrebleu": 1.5}, {"beam_size": 4})]
 
 
 def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
