@@ -127,10 +127,8 @@ def measure_batches(folder: Path, name: str, budgets) -> dict[str, float]:
 
 
 def lengths_alone(folder: Path, n: int) -> None:
-    """Something that `ParallelCorpus` opens:
-
-    `n` pairs of random lengths, with ids that are all 0 and take no place on the disk.
-    """
+    """Something that `ParallelCorpus` opens: `n` pairs of random lengths, with ids that are all 0 and take no place
+    on the disk."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     lengths = np.minimum(np.exp(rng.normal(3.2, 0.6, n).astype(np.float32)), 250).astype(np.uint16) + np.uint16(2)

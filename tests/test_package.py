@@ -1,7 +1,5 @@
-"""The package as others get it:
-
-built, installed into an environment that has its run-time dependencies and nothing else, used elsewhere.
-"""
+"""The package as others get it: built, installed into an environment that has its run-time dependencies and nothing
+else, used elsewhere."""
 import importlib.metadata as metadata
 import os
 import re

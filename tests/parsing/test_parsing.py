@@ -640,7 +640,7 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
 
 def test_parse_from_a_pipe(made):
     done = subprocess.run([sys.executable, "-m", "annotated_transformer", "parse", made / "run", "--beam-size", "1"],
-                          input="The dog sleeps.\n\n".encode(), capture_output=True)
+                          input=b"The dog sleeps.\n\n", capture_output=True)
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
 
 
