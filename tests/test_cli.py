@@ -18,7 +18,7 @@ from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.corpus import grammar
 from annotated_transformer.tools.text_files import LONGEST
 from annotated_transformer.tools.files import InputError, file_digest
-from annotated_transformer.training.runs import Run, ship
+from annotated_transformer.training.runs import Run, find_run, ship, shipped_runs
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.corpus.vocabulary import load_vocabulary
 
@@ -710,6 +710,104 @@ def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     command = f"exec {sys.executable} -m annotated_transformer translate {made / 'run'} --beam-size 1 < {file} {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True)
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == printed
+
+
+def run_in(env: dict, *arguments, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], capture_output=True, env=os.environ | env, **options)
+
+
+def test_a_terminal_that_shows_ascii_alone(made, tmp_path):
+    "Nothing ends in a traceback; what cannot be shown is escaped, and JSON stays JSON."
+    sources, wanted = write(tmp_path / "müde.en", ["The dog sleeps."]), write(tmp_path / "müde.de", ["Der Hund schläft."])
+    ascii_alone = {"PYTHONIOENCODING": "ascii"}
+    for more in ([], ["--json"]):
+        done = run_in(ascii_alone, "evaluate", made / "run", "--src", sources, "--references", wanted, "--beam-size", "1", *more)
+        assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+        assert json.loads(done.stdout)["set"] == "müde" if more else done.stdout.startswith(b"m\\xfcde: 1 sentence")
+    done = run_in(ascii_alone, "prepare", "sources", "--help")
+    assert done.returncode == 0
+    done = run_in(ascii_alone, "evaluate", tmp_path / "größer")
+    assert done.returncode == 2 and b"gr\\xf6\\xdfer" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_a_name_of_any_bytes(made, tmp_path):
+    "A reference file whose name is not UTF-8: its scores stand in the run's record, and the next command reads it."
+    run = shutil.copytree(made / "run", tmp_path / "run")
+    (tmp_path / "text.en").write_text("The dog sleeps.\n")
+    name = os.fsencode(tmp_path) + b"/text\xff.de"
+    with open(name, "wb") as file:
+        file.write("Der Hund schläft.\n".encode())
+    for _ in range(2):
+        done = run_in({}, "evaluate", run, "--src", tmp_path / "text.en", "--references", os.fsdecode(name), "--beam-size", "1",
+                      "--record", os.fsdecode(os.fsencode(tmp_path) + b"/kept\xfe.json"))
+        assert done.returncode == 0, done.stderr
+    assert [e["set"] for e in Run.open(run).record.read()["evaluations"]][-2:] == ["text\udcff"] * 2
+
+
+def test_names_that_begin_with_a_dash(made, tmp_path, text):
+    (tmp_path / "-x.en").write_text("The dog sleeps.\n")
+    for arguments in (["translate", "--beam-size", "1", made / "run", "--", "-x.en"], ["--threads", "1", "translate", "--beam-size", "1", "--", made / "run", "-x.en"],
+                      ["translate", made / "run", "./-x.en", "--beam-size", "1"]):
+        done = run_in({}, *arguments, cwd=tmp_path)
+        assert done.returncode == 0 and done.stdout.count(b"\n") == 1, done.stderr
+    done = run_in({}, "prepare", "--holdout", "10", "--vocab-size", "300", "--train", *text["train"], "--", "-data", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.endswith(b"train runs/-data --data ./-data --config small\n"), done.stderr
+
+
+def test_an_error_quotes_what_was_given_shortly(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "x\x1b[31m\n" + "y" * 100_000])
+    said = capsys.readouterr().err
+    assert len(said) < 1500 and said.count("\n") == 1 and "\x1b" not in said and "such run directory" in said
+
+
+def test_weights_that_ship_win_over_a_folder(made, tmp_path, monkeypatch, capsys):
+    shutil.copytree(made / "run", tmp_path / "grammar")
+    monkeypatch.chdir(tmp_path)
+    assert find_run("grammar").folder == shipped_runs()["grammar"]
+    assert f"warning: grammar: the weights that ship are taken; for your own, give {tmp_path / 'grammar'}" in capsys.readouterr().err
+    assert find_run(tmp_path / "grammar").folder == tmp_path / "grammar"
+    fails(["train", "ende", "--data", str(made / "data"), "--config", "tiny"], capsys, "ende: the name of weights that ship")
+
+
+def test_a_folder_of_ones_own_is_not_swept_away(tmp_path, text, capsys):
+    for name in ("data.tmp", "data.old.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+    fails(prepare_arguments(tmp_path / "data", text, "--tgt", "tmp"), capsys, "language 'tmp': give a code")
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300"))
+    assert all((tmp_path / name / "mine").exists() for name in ("data.tmp", "data.old.tmp"))
+
+
+def test_scores_of_given_targets(made, tmp_path, capsysbinary):
+    "Line by line the log-probability; the beam's own score is that number, divided by its length penalty."
+    lines = ["The dog sleeps.", "", "Every cow is old."]
+    src, tgt, t = write(tmp_path / "a.en", lines), tmp_path / "a.de", load(made / "run")
+    found = [h[0] for h in t.n_best(lines, 1)]
+    write(tgt, [h.text for h in found])
+    capsysbinary.readouterr()
+    cli.main(["score", str(made / "run"), str(src), str(tgt), "--tokens"])
+    lines = capsysbinary.readouterr().out.decode().splitlines()
+    assert len(lines) == 3
+    for line, h in zip(lines, found):
+        total, tokens = line.split(" ||| ")
+        numbers = [float(token.rsplit(":", 1)[1]) for token in tokens.split()]
+        assert float(total) == pytest.approx(sum(numbers), abs=1e-3)
+        if h.log_probabilities and h.symbols[-1] == "</s>" and t.encode([h.text], "tgt")[0][:-1] == t.vocabulary.encode(h.text) and len(numbers) == len(h.symbols):
+            assert numbers == pytest.approx(h.log_probabilities, abs=2e-3)
+    fails(["score", str(made / "run"), str(src), str(write(tmp_path / "b.de", ["eins"]))], capsysbinary, "a.en has 3 lines")
+
+
+def test_several_runs_are_scored_as_one(made, tmp_path, capsys):
+    "An ensemble of twice the same run has the run's own numbers."
+    src, tgt = write(tmp_path / "a.en", ["The dog sleeps.", "Every cow is old."]), write(tmp_path / "a.de", ["Der Hund schläft.", "Jede Kuh ist alt."])
+    capsys.readouterr()
+    found = []
+    for runs in ([made / "run"], [made / "run"] * 2):
+        cli.main(["evaluate", *map(str, runs), "--src", str(src), "--references", str(tgt), "--json"])
+        found.append(json.loads(capsys.readouterr().out)["metrics"])
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    fails(["evaluate", str(made / "run"), str(made / "run"), "--record", str(tmp_path / "r.json")], capsys, "--record", "several runs")
 
 
 @pytest.mark.parametrize(("typed", "name", "now"), [

@@ -20,7 +20,7 @@ from ..corpus.batching import encode_corpus, encoded_so_far, unknown_symbols
 from ..corpus.corpora import Cleaning, Corpus
 from ..tools.files import InputError, check_standing
 from ..tools.options import say
-from ..tools.text_files import typed
+from ..tools.text_files import in_shell
 from ..corpus.sources import mixed_corpus, multi30k, wmt14
 from ..training.runs import find_run
 from annotated_transformer.corpus.vocabulary import (
@@ -151,7 +151,7 @@ def finish(folder: Path, make, overwrite: bool, cleaning: Cleaning, symbols: Sym
 
 
 def say_next(folder: Path, how: str) -> None:
-    say(f"Next: annotated-transformer train {shlex.quote(f'runs/{folder.name}')} --data {typed(folder)} {how}")
+    say(f"Next: annotated-transformer train {shlex.quote(f'runs/{folder.name}')} --data {in_shell(folder)} {how}")
 
 # %% ../../nbs/commands/prepare.ipynb #631cb7ae
 def prepare(
