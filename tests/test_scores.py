@@ -315,7 +315,7 @@ def test_a_language_without_rules(wmt, capsys):
     config["data"]["tgt"] = "tlh"
     (wmt / "config.json").write_text(json.dumps(config))
     out, told = evaluated(capsys, wmt, "--beam-size", "1")
-    assert "sacreBLEU" in out and "BLEU, paper" not in out and "--language" in told
+    assert "sacreBLEU" in out and "BLEU, 2018" not in out and "--language" in told
     fails(capsys, [wmt, "--language", "tlh"], "tlh", "de, ")
 
 

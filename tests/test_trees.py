@@ -353,7 +353,7 @@ def test_files_that_are_no_treebank(tmp_path):
     (tmp_path / "empty").write_text("")
     (tmp_path / "latin").write_bytes("(S (N Stra\u00dfe))".encode("latin-1"))
     (tmp_path / "cut.gz").write_bytes(gzip.compress((GOOD * 999).encode())[:40])
-    for name, what in (("blank", "no tree"), ("empty", "empty"), ("latin", "UTF-8"), ("cut.gz", "gzip"), ("absent", "does not exist")):
+    for name, what in (("blank", "no tree"), ("empty", "empty"), ("latin", "UTF-8"), ("cut.gz", "compressed"), ("absent", "does not exist")):
         fails(lambda: list(read_trees(tmp_path / name)), tmp_path / name, what)
 
 

@@ -12,6 +12,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 from .. import __version__
 from ..tools.files import InputError
@@ -28,12 +29,12 @@ COMMANDS = {  # the module of each command's function
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
-    "sweep": "experiments.sweep",
+    "import": "commands.importing",
+    "explore": "commands.explore",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
 USAGE = """usage: annotated-transformer COMMAND ...
-
   demo       learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture
   prepare    make a corpus ready for training: aligned text, a vocabulary, encoded sentences
   train      train a model, or continue a run that was stopped
@@ -43,7 +44,8 @@ USAGE = """usage: annotated-transformer COMMAND ...
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
-  sweep      train the variations of Table 3
+  import     make a run of a model that Marian, JoeyNMT or fairseq trained
+  explore    write a page that runs a trained model: cut a head, and its translation changes
 
 Begin with:
   annotated-transformer demo
@@ -107,7 +109,7 @@ def run_command(argv: Sequence[str]) -> None:
     if name == "prepare":
         name, options = module.subcommand(options)
     try:
-        call(getattr(module, name), options, f"annotated-transformer {name.replace('_', ' ')}")
+        call(getattr(module, name + "_" * iskeyword(name)), options, f"annotated-transformer {name.replace('_', ' ')}")
     except ModuleNotFoundError as error:  # a chart's library, say
         raise InputError(f"{error.name} is not installed, and this needs it: "
                          "pip install 'annotated-transformer[all]'") from None

@@ -376,7 +376,7 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
                  tgt: list[int]) -> Attention:
     "The recorded weights of one row of a batch, without its padding."
     def stack(part: str, kind: str, queries: int, keys: int) -> list[Tensor]:
-        names = [f"{part}.{layer}.{kind}_attention" for layer in range(translator.model.config.n_layers)]
+        names = [f"{part}.{layer}.{kind}_attention" for layer in range(len(getattr(translator.model, part)))]
         return [weights[name][0][row : row + 1, :, :queries, :keys] for name in names]
 
     pieces = translator.vocabulary.pieces

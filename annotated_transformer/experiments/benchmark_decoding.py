@@ -29,7 +29,8 @@ from .benchmark import in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
 from ..engine.fast import State, keep_memory
-from ..model.transformer import BASE, BIG, END, Transformer, TransformerConfig
+from ..model.symbols import END
+from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import make_record, run_program
 from ..engine.rounding import PRODUCTS, round_products
 from ..decoding.scores import bleu as bleu_score
@@ -152,8 +153,7 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i], "benchmark_decoding"))
-        write_records(out, [record_of(wanted[i], found[i])])  # as it goes: a run that is cut short leaves what it has
-    return [record_of(what, results) for what, results in zip(wanted, found)]
+    return write_records(out, [record_of(what, results) for what, results in zip(wanted, found)])
 
 
 def record_of(what: dict, results: list[dict]) -> dict:

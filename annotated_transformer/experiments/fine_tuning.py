@@ -15,7 +15,7 @@ from ..corpus.corpora import Corpus
 from ..tools.files import InputError
 from ..training.optimizer import learning_rate
 from ..training.presets import TrainingConfig
-from ..tools.records import make_record, run_program, write_record
+from ..tools.records import add_record, make_record, run_program
 from ..training.runs import Run
 from ..training.loop import start_run, train
 from ..decoding.translation import evaluate, load
@@ -68,7 +68,7 @@ def trained_for(run: Run, minutes: float) -> Run:
 
 # %% ../../nbs/experiments/fine_tuning.ipynb #8e352fa8
 def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minutes: float) -> dict:
-    """Train both runs, score them on the development set, and write the record `fine_tuning.json` to `out`.
+    """Train both runs, score them on the development set, and write the record `fine_tuning` to `out`.
 
     Raises InputError if source and data do not fit together.
     """
@@ -90,7 +90,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
     config = {"from": source, "minutes": minutes} | {part: run.config[part] for part in ("model", "training")}
     record = make_record("fine_tuning", "translation", data=run.config["data"] | {"folder": str(data)},
                          seed=training.seed, seconds=seconds, sittings=sittings, metrics=metrics, config=config)
-    write_record(out / "fine_tuning.json", record)
+    add_record(record, out)
     return record
 
 # %% ../../nbs/experiments/fine_tuning.ipynb #e7fc46b1

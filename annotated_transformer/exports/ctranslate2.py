@@ -22,7 +22,7 @@ from ..model.embedding import sinusoids
 from ..tools.files import InputError, creating, needs
 from ..model.layers import EPSILON
 from ..model.symbols import END, START, UNKNOWN
-from ..model.transformer import Transformer
+from ..model.transformer import Transformer, TransformerConfig
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import NAME, SOURCE_NAME, SPECIALS, BytePairVocabulary, Vocabulary
 
@@ -43,8 +43,8 @@ def numbers(tensor: Tensor) -> np.ndarray:
 # %% ../../nbs/exports/ctranslate2.ipynb #ae57b901
 def check_transformer(model: nn.Module) -> None:
     "Raises InputError for a model of another kind: only Transformers fit into other programs' formats."
-    if not isinstance(model, Transformer):
-        raise InputError(f"{type(model).__name__}: only Transformers can be exported")
+    if not isinstance(model, Transformer) or type(model.config) is not TransformerConfig:
+        raise InputError(f"{type(model).__name__}: only Transformers of this package's kind can be exported")
 
 
 def set_linear(place, weights: list[Tensor], biases: list[Tensor | None]) -> None:
@@ -201,6 +201,7 @@ def export_run(translator: Translator, folder: str | Path, quantization: str | N
     `quantization` says how weights are stored ("float16", "int8", ...; by default unchanged). Raises InputError
     where the folder is not empty, the model has parts that CTranslate2 lacks, or CTranslate2 is not installed.
     """
+    check_transformer(translator.model)
     needs("ctranslate2", "export")
     vocabulary, page = translator.vocabulary, page_of(PAGE, translator, CUTTING)
     with creating(folder) as new:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'settle', 'check_standing', 'building', 'creating',
-           'checkout', 'read_json', 'write_json', 'file_digest']
+           'checkout', 'locked', 'read_json', 'write_json', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import hashlib
@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -49,7 +49,10 @@ def to_disk(place: Path) -> None:
 # %% ../../nbs/tools/files.ipynb #a766dd18
 @contextmanager
 def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
-    "A file open for writing. It takes the name `path` once everything is written, and is removed on failure. Text is UTF-8."
+    """A file open for writing.
+
+    It takes the name `path` once everything is written, and is removed on failure. Text is UTF-8.
+    """
     path = Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}.tmp")  # two processes may write the same file
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -69,7 +72,8 @@ def former(folder: Path) -> Path:
 
 
 def settle(folder: Path):
-    "Finish an interrupted replacement: the former folder gives its sub-folders to the new one, or comes back if there is none."
+    """Finish an interrupted replacement: the former folder gives its sub-folders to the new one, or comes back if
+    there is none."""
     folder = folder.resolve()
     old = former(folder)
     if old.exists() and not folder.exists():
@@ -123,6 +127,16 @@ def checkout(here: Path | None = None) -> Path | None:
     here = (here or Path.cwd()).resolve()
     return next((top for top in (here, *here.parents) if (top / "nbs" / "contents.toml").is_file()), None)
 
+# %% ../../nbs/tools/files.ipynb #518b3925
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    "Within the block no other process holds the lock file `path`: we wait for our turn. (Windows has no such lock.)"
+    with open(path, "a") as file:
+        with suppress(ImportError, OSError):  # OSError: a file system without locks
+            import fcntl
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 # %% ../../nbs/tools/files.ipynb #4a48c615
 def read_json(path: str | Path) -> dict:
     "The object in a JSON file. Raises InputError where it cannot be read, or holds something else."
@@ -138,7 +152,10 @@ def read_json(path: str | Path) -> dict:
 
 
 def write_json(path: str | Path, content: dict) -> None:
-    "Write an object as JSON, whole or not at all. A file's name that is not UTF-8 is escaped, and comes back as it was."
+    """Write an object as JSON, whole or not at all.
+
+    A file's name that is not UTF-8 is escaped, and comes back as it was.
+    """
     text = json.dumps(content, indent=1, ensure_ascii=False)
     with writing(Path(path), "w") as file:
         file.write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
