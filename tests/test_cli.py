@@ -241,7 +241,6 @@ import sys
 from types import SimpleNamespace
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.translation import Translation
 
@@ -298,7 +297,6 @@ import sys
 import tqdm
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.prepare import subcommand
 
 init = tqdm.tqdm.__init__
 tqdm.tqdm.__init__ = lambda self, *args, **options: init(self, *args, **options | {"delay": 0, "mininterval": 0})  # not after 2 seconds
@@ -590,16 +588,16 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
       for size in ("99999999999", "2147483647", "4", "-5")],
     # options that would have no effect
     (["prepare", "multi30k", "NEW", "--max-words", "80"], ["--max-words 80", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--holdout", "10"], ["--holdout 10", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en", "DATA/train.de"], ["--train", "prepare multi30k --help"]),
+    (["prepare", "multi30k", "NEW", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
+    (["prepare", "multi30k", "NEW", "--holdout", "10"], ["--holdout 10", "multi30k"]),
+    (["prepare", "multi30k", "NEW", "--train", "DATA/train.en", "DATA/train.de"], ["--train", "prepare multi30k --help"]),
     (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--holdout", "10", "--vocabulary-from", "NOTHING"], ["NOTHING"]),
     (["demo", "NEW", "--steps", "0"], ["steps 0"]),
     (["evaluate", "RUN", "--against", "NOTHING"], ["NOTHING: no such run"]),
     (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--against", "ende"], ["--against ende: no such file", "translations"]),
     (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"], ["--max-length 3", "symbols: give"]),
-    (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "prepare trees --help"]),
+    (["prepare", "trees", "NEW", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "prepare trees --help"]),
     (["prepare", "trees", "NEW", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
     (["prepare", "trees", "NEW", "grammar-trees", "DATA"], ["DATA: has no effect", "grammar-trees"]),
     (["prepare", "trees", "NEW", "ptb-sample", "--separate-vocabularies"], ["--separate-vocabularies"]),
@@ -694,12 +692,12 @@ def test_the_other_run_is_looked_at_before_the_work(made, copy, tmp_path, capsys
     assert Run.open(own).history.evaluations() == before
 
 
-@pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])
+@pytest.mark.parametrize("arguments", [["prepare", "grammar", "HERE"], ["export", "grammar", "HERE"]])
 def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "here" / "inner").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "inner")
     fails(["." if a == "HERE" else a for a in arguments], capsys, ".: a new folder would take the place of the one that you are in")
-    fails(["prepare", "..", "--corpus", "grammar"], capsys, "..: a new folder would take the place")
+    fails(["prepare", "grammar", ".."], capsys, "..: a new folder would take the place")
     assert not any((tmp_path / "here" / "inner").iterdir()) and os.listdir(tmp_path) == ["here"]
 
 

@@ -329,6 +329,7 @@ def modern(words: Sequence[str]) -> list[str]:
 def subcommand(words: Sequence[str]) -> tuple[str, list[str]]:
     "The name of the function that the arguments of `prepare` ask for, and its own arguments."
     new = modern(words)
-    if new and new[0] in KINDS and (new != words or not any(word.split("=")[0] == "--train" for word in words)):
+    is_folder = new[1:2] and new[1].startswith("-") and any(word.split("=")[0] == "--train" for word in new)
+    if new and new[0] in KINDS and not is_folder:
         return f"prepare_{new[0]}", new[1:]
     return "prepare", new
