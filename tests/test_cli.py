@@ -15,6 +15,7 @@ import pytest
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
 from annotated_transformer.commands.prepare import subcommand
+from annotated_transformer.commands.translate import oddity
 from annotated_transformer.corpus import grammar
 from annotated_transformer.tools.text_files import LONGEST
 from annotated_transformer.tools.files import InputError, file_digest
@@ -730,7 +731,7 @@ def test_a_terminal_that_shows_ascii_alone(made, tmp_path):
 
 def test_a_name_of_any_bytes(made, tmp_path):
     "A reference file whose name is not UTF-8: its scores stand in the run's record, and the next command reads it."
-    run = shutil.copytree(made / "run", tmp_path / "run")
+    run = shutil.copytree(made / "run", tmp_path / "run\udcfe")
     (tmp_path / "text.en").write_text("The dog sleeps.\n")
     name = os.fsencode(tmp_path) + b"/text\xff.de"
     with open(name, "wb") as file:
@@ -740,6 +741,9 @@ def test_a_name_of_any_bytes(made, tmp_path):
                       "--record", os.fsdecode(os.fsencode(tmp_path) + b"/kept\xfe.json"))
         assert done.returncode == 0, done.stderr
     assert [e["set"] for e in Run.open(run).record.read()["evaluations"]][-2:] == ["text\udcff"] * 2
+    for to in ("huggingface", "ctranslate2"):
+        cli.main(["export", str(run), str(tmp_path / to), "--to", to])
+        assert "run\\udcfe" in (tmp_path / to / "README.md").read_text(encoding="utf-8")
 
 
 def test_names_that_begin_with_a_dash(made, tmp_path, text):
@@ -830,6 +834,18 @@ def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])])
     assert end.value.code == 2 and "annotated-transformer parse" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("run", "text", "said"), [
+    ("grammar", "The parliament sleeps.", "words that the built-in grammar lacks, and this model knows no others: parliament"),
+    ("grammar-trees", "The parliament sleeps .", "words that the built-in grammar lacks, and this model knows no others: parliament"),
+    ("grammar", "The cow SLEEPS.", ""), ("ende", "The parliament sleeps.", ""),
+    ("ende", "The co\u00adw sleeps.", "invisible characters, or letters in parts: U+00AD"),
+    ("ende", "Zu\u0308rich is large.", "invisible characters, or letters in parts: U+0308"),
+    ("ende", "The \u2585 sleeps.", "characters that the vocabulary lacks: \u2585 (U+2585)")])
+def test_what_a_line_is_warned_of(run, text, said):
+    t = load(run)
+    assert oddity(t, text, t.encode([text])[0])[0] == said
 
 
 @pytest.mark.parametrize("ask", [
