@@ -211,5 +211,5 @@ def export_run(translator: Translator, folder: str | Path, quantization: str | N
         spec.optimize(quantization)
         spec.save(str(new))
         vocabulary.save(new)
-        (new / "README.md").write_text(page, encoding="utf-8")
+        (new / "README.md").write_text(page, encoding="utf-8", errors="backslashreplace")
     return Path(folder)

@@ -669,13 +669,13 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
     for path in (wsj / "22").iterdir():
         path.unlink()
     for arguments, named in (
-        (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
+        (["prepare", "trees", tmp_path / "d", "ptb", wsj], ["section 22", "dev"]),
         (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra",
-          tmp_path / "no"], ["no"]),
+        (["prepare", "trees", tmp_path / "d", "craft", treebanks / "treebank_craft", "--extra", tmp_path / "no"],
+         ["no"]),
         (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size",
-          "20"], ["--vocab-size 20"]),
+        (["prepare", "trees", tmp_path / "d", "craft", treebanks / "treebank_craft", "--vocab-size", "20"],
+         ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
