@@ -320,9 +320,9 @@ ITS = ("The Law will never be perfect, but its application should be just "
        "- this is what we are missing, in my opinion.")
 
 
-def figure_view(translator: Translator, src: str, averages: Mapping[str, np.ndarray] | None) -> View:
-    "The encoder on a sentence, above `averages` or else above those of fifty `sentences`."
-    return view(translator, src, averages=averages or offset_means(translator, sentences(translator, 50) or [src]))
+def figure_view(translator: Translator, src: str, heads: Sequence[Head] | None, averages: Mapping[str, np.ndarray] | None) -> View:
+    "The encoder on a sentence; where the heads are still to be found, above `averages` or those of fifty `sentences`."
+    return view(translator, src, averages=averages or (None if heads else offset_means(translator, sentences(translator, 50) or [src])))
 
 
 def figure_3(translator: Translator, src: str = MAKING, word: str | int = "making", heads: Sequence[Head] | None = None,
@@ -331,7 +331,7 @@ def figure_3(translator: Translator, src: str = MAKING, word: str | int = "makin
 
     `heads` are (layer, head), from 0; by default the four `telling_heads`. `averages` are those of `offset_means`, `name` as for `head_view`.
     """
-    drawn = figure_view(translator, src, averages)
+    drawn = figure_view(translator, src, heads, averages)
     query = place_of(word, drawn.queries)
     return Drawing(lines(drawn, heads or telling_heads(drawn, 4, query), f"Figure 3, from weights of ours: encoder, from \u201c{word}\u201d", query)).named(name)
 
@@ -339,7 +339,7 @@ def figure_3(translator: Translator, src: str = MAKING, word: str | int = "makin
 def figure_4(translator: Translator, src: str = ITS, word: str | int = "its", heads: Sequence[Head] | None = None,
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
     "The paper's Figure 4: above, one head in full; below, what one word looks at in that head and another. Arguments as for `figure_3`."
-    drawn = figure_view(translator, src, averages)
+    drawn = figure_view(translator, src, heads, averages)
     query = place_of(word, drawn.queries)
     heads = heads or telling_heads(drawn, 2, query)
     return Drawing(lines(drawn, heads[:1], f"Figure 4, from weights of ours: {named(drawn, heads[:1])}"),
@@ -349,7 +349,7 @@ def figure_4(translator: Translator, src: str = ITS, word: str | int = "its", he
 def figure_5(translator: Translator, src: str = ITS, heads: Sequence[Head] | None = None,
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
     "The paper's Figure 5: two heads in full. Arguments as for `figure_3`; `heads` defaults to those that tell most about the sentence."
-    drawn = figure_view(translator, src, averages)
+    drawn = figure_view(translator, src, heads, averages)
     heads = heads or telling_heads(drawn, 2)
     return Drawing(*(lines(drawn, [head], f"Figure 5, from weights of ours: {named(drawn, [head])}") for head in heads)).named(name)
 
