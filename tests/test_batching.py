@@ -247,7 +247,7 @@ def killed_at(number: int, folder, arguments) -> bool:
 
         def hook(event, values):
             path = CHANGES[event](*values) if event in CHANGES else None
-            if str(path).startswith(str(folder)) and next(changes) == number:
+            if str(path).startswith(str(folder.parent)) and next(changes) == number:
                 os.kill(os.getpid(), signal.SIGKILL)
         sys.addaudithook(hook)
         cli.main(arguments)

@@ -17,7 +17,7 @@ from annotated_transformer.commands import cli
 from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.corpus import grammar
 from annotated_transformer.tools.text_files import LONGEST
-from annotated_transformer.tools.files import InputError, file_digest
+from annotated_transformer.tools.files import file_digest
 from annotated_transformer.training.runs import Run, ship
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.corpus.vocabulary import load_vocabulary
@@ -524,7 +524,7 @@ def test_no_pickle_is_opened(copy, capsys):
     "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
     import pickle
 
-    from annotated_transformer.tools.files import InputError, file_digest
+    from annotated_transformer.tools.files import file_digest
 
     class Evil:
         def __reduce__(self):

@@ -495,7 +495,7 @@ def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):
 @pytest.mark.parametrize("moved", [["old"], ["old", "new"], ["old", "new", "runs"]])
 def test_a_kill_while_one_corpus_takes_anothers_place(tmp_path, good, moved):
     "What is on the disk after each step of it; the next call finishes it, or begins with what there was."
-    out, old, new = (tmp_path / name for name in ("out", "out.old.tmp", "out.tmp"))
+    out, old, new = (tmp_path / name for name in ("out", ".out.old.tmp", ".out.tmp"))
     file_corpus(out, "en", "de", good, holdout=2)
     put(out / "runs" / "kept.txt", "kept")
     put(out / "notes" / "kept.txt", "kept")
@@ -725,7 +725,7 @@ def test_wmt14_streams_from_the_hub(tmp_path, hub, sacrebleu_cache, monkeypatch)
     def rows():
         for i in range(40_000):
             if i % 10_000 == 9_999:
-                written.append(sum(path.stat().st_size for path in (tmp_path / "out.tmp").glob("train.*")))
+                written.append(sum(path.stat().st_size for path in (tmp_path / ".out.tmp").glob("train.*")))
             yield {"translation": {"en": f"the number {i} is a number", "fr": f"le nombre {i} est un nombre"}}
 
     def load_dataset(*args, **kwargs):

@@ -33,6 +33,13 @@ def test_the_new_names_warn_of_nothing():
             importlib.import_module(new)
 
 
+def test_a_module_of_a_room_is_no_old_name():
+    "Though training.loop has a function of that name: in a new process, as the module must not be loaded yet."
+    program = "from annotated_transformer.training import loop; print(loop.__name__)"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "annotated_transformer.training.loop\n", done.stderr
+
+
 def test_old_names_that_never_were():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("annotated_transformer.nothing")

@@ -36,7 +36,7 @@ HOSTS = [".".join(host) for host in (
     ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("crates", "io"),
     ("deb", "debian", "org"), ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("proxy", "golang", "org"))]
 LINES = 60  # a cell's, its directives and empty lines not counted; a class may have more
-MODULES = 9  # a room's: what one can keep in mind
+MODULES = 11  # in a room; commands has one for each command
 ANY_NUMBER = {"experiments"}
 TORCH_ALONE = {"model": {"torch", "jaxtyping"}}  # jaxtyping writes shapes into signatures
 BY_HAND = {"__init__.py", "__main__.py", "_moved.py"}  # in the package; everything else is exported
@@ -388,7 +388,7 @@ def figures(root: Path, tmp: Path) -> Iterator[str]:
     for path in notebooks(root / "nbs"):
         functions = [node for source in sources(path, "code") for node in ast.walk(parsed(source))
                      if isinstance(node, ast.FunctionDef)]
-        named = {f.name: [a.arg for a in f.args.args] for f in functions if getattr(f.returns, "id", None) == "Shown"}
+        named = {f.name: [a.arg for a in f.args.args] for f in functions if getattr(f.returns, "id", None) in ("Shown", "Drawing")}
         drawing |= {function: options.index("name") for function, options in named.items() if "name" in options}
     for path in notebooks(root / "nbs"):
         for source in sources(path, "code"):
@@ -610,8 +610,8 @@ FAULTS = {
     "a module of another room": (direction, replaced(ONE, "ground.one", "above.one")),
     "a room that contents.toml does not have": (direction, replaced("nbs/contents.toml", '["ground", "above"]',
                                                                     '["above"]')),
-    "a room of ten modules": (rooms, lambda root: [shutil.copy(root / ONE, root / f"nbs/ground/one_{i}.ipynb")
-                                                   for i in range(9)]),
+    "a room of too many modules": (rooms, lambda root: [shutil.copy(root / ONE, root / f"nbs/ground/one_{i}.ipynb")
+                                                   for i in range(MODULES)]),
     "a long cell": (short, edited(source=["print(1)\n"] * 61)),
     "code before prose": (prose_first, lambda root: write(root / ONE, markdown("# One\n> x", 1), code("assert 1", 2))),
     "a cell of imports that is not folded": (tidied, replaced(ONE, '"source_hidden": true', '"source_hidden": false')),

@@ -133,17 +133,17 @@ print(load("grammar").translate("The cow is old, but it plays."))
 
 
 def test_imports_are_light(run):
-    "Each module loads PyTorch and little else; the claims' alone load the paper's tables."
+    "Each module loads PyTorch and little else; the judge alone reads the paper's tables as it loads."
     package = ROOT / "annotated_transformer"
     modules = sorted(".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.py") if not path.stem.startswith("_"))
-    modules.sort(key=lambda name: name == "experiments.claims")  # what it may load would hide what others load
+    modules.sort(key=lambda name: name == "experiments.judge")  # what it may load would hide what others load
     printed = run("python", "-I", "-c", f"""
 import importlib, sys
 for module in {modules}:
     before = set(sys.modules)
     importlib.import_module("annotated_transformer." + module)
     for name in {HEAVY}:
-        if name in set(sys.modules) - before and (module, name) not in {{("experiments.claims", "pandas")}}:
+        if name in set(sys.modules) - before and (module, name) not in {{("experiments.judge", "pandas")}}:
             print(f"annotated_transformer.{{module}} loads {{name}}: import it in the function that uses it")
             sys.modules.pop(name)
 """)
@@ -179,7 +179,7 @@ import sys
 from annotated_transformer.commands.train import configurations, preset_named
 others = ("parsing", "rivals", "drawing", "inside", "experiments", "paper", "after", "exports")
 loaded = lambda: [name for name in sys.modules if name.startswith("annotated_transformer.") and name.split(".")[1] in others]
-configurations(["runs/mine", "--config", "base", "--help"])
+configurations(["runs/mine", "--data", "data/mine", "--config", "base", "--from", "ende", "--no-pre-norm", "--d-k=3", "--help"])
 assert not loaded(), loaded()
 configurations(["runs/mine", "--kind", "bytenet", "--help"])
 assert "annotated_transformer.rivals.bytenet" in loaded() and "annotated_transformer.rivals.recurrent" not in loaded()
@@ -245,7 +245,7 @@ print(load("ende").translate("The weather will be nice tomorrow."))
 
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
-    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "sweep", "demo")
+    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "demo")
     told = run("python", "-I", "-c", f"""
 import contextlib
 from annotated_transformer.commands.cli import main
@@ -308,7 +308,7 @@ def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "as it is", "--allow-empty"], cwd=checkout, check=True)
     clean = told()
     assert re.fullmatch("[0-9a-f]{12}", clean)
-    record = next((checkout / "nbs" / "results").glob("*.json"))
+    record = next((checkout / "nbs" / "results").glob("*.jsonl"))
     record.write_text("{}")
     assert told() == clean
     (checkout / "README.md").write_text("changed")

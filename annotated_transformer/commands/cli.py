@@ -25,6 +25,7 @@ COMMANDS = {  # the module of each command's function
     "train": "commands.train",
     "average": "commands.train",
     "evaluate": "commands.evaluate",
+    "score": "commands.evaluate",
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
@@ -39,6 +40,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   train      train a model, or continue a run that was stopped
   average    choose other checkpoints to translate with
   evaluate   score a run, or a file of translations
+  score      write how likely a run finds given translations, line by line
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
@@ -66,7 +68,9 @@ def for_every_command(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
     parser.add_argument("--code")
     parser.add_argument("--device")
     parser.add_argument("--threads", type=int)
-    return parser.parse_known_args(argv)
+    end = argv.index("--") if "--" in argv else len(argv)  # argparse would take the mark away, and the command needs it
+    given, rest = parser.parse_known_args(argv[:end])
+    return given, [*rest, *argv[end:]]
 
 # %% ../../nbs/commands/cli.ipynb #8da1e9a7
 def prepare_process(given: Namespace) -> None:

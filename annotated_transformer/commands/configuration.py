@@ -96,7 +96,8 @@ def read_configuration(path: Path) -> Configuration:
     kind = kind_written(path, text, content)
     for key in content:
         if key not in ("config", "kind", "model", "training"):
-            raise InputError(f"{path}, line {line_of(text, key)}: {key}: no such key; there are config, kind, model and training")
+            raise InputError(f"{path}, line {line_of(text, key)}: {key}: no such key; "
+                             "there are config, kind, model and training")
     model = check_part(path, text, content.get("model", {}), "model", architecture(kind).config)
     training = check_part(path, text, content.get("training", {}), "training", TrainingConfig)
     changes = {name: value for name, value in (model | training).items() if name not in DECIDED}
@@ -104,7 +105,8 @@ def read_configuration(path: Path) -> Configuration:
 
 # %% ../../nbs/commands/configuration.ipynb #9dcb1311
 def kind_in(place: str) -> str | None:
-    "The kind of model that a configuration file, a run's directory or a preset's name is about; None where it does not say."
+    """The kind of model that a configuration file, a run's directory or a preset's name is about; None where it does
+    not say."""
     try:
         if Path(place).suffix == ".toml":
             content = tomllib.loads(Path(place).read_text(encoding="utf-8-sig"))

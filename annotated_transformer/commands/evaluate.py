@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['LABELS', 'summary', 'score_table', 'known_language', 'add_scores', 'other_system', 'compared', 'evaluate_file',
            'recordable', 'keep_scores', 'split_set', 'file_set', 'check_record', 'translator_of', 'evaluate_run',
-           'evaluate', 'check_choice']
+           'evaluate', 'check_choice', 'score']
 
 # %% ../../nbs/commands/evaluate.ipynb #f1e3f7eb
 import os
 import re
-import shlex
+import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from json import dumps
 from pathlib import Path
@@ -26,7 +27,8 @@ from ..tools.files import InputError, counted, file_digest
 from ..tools.options import say
 from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, ships
-from ..decoding.scores import Score, moses, moses_languages, paired, score
+from ..decoding.scores import Score, Tokenizer, moses, moses_languages, paired, tokenizer_of
+from ..decoding.scores import score as scores_of
 from ..parsing.treebanks import TREES, WORDED
 
 # %% ../../nbs/commands/evaluate.ipynb #38796b8c
@@ -37,7 +39,8 @@ def summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[s
             "signatures": {kind: found.signature for kind, found in scores.items()}}
 
 
-LABELS = {"sacrebleu": "sacreBLEU", "chrf": "chrF", "bleu_moses": "BLEU, Moses", "bleu_paper": "BLEU, paper"}
+LABELS = {"sacrebleu": "sacreBLEU", "chrf": "chrF", "bleu_moses": "BLEU, Moses", "bleu_paper": "BLEU, 2018",
+          "bleu_paper_2017": "BLEU, 2017"}  # the authors' script of April 2018 (signs replaced, on both sides), and that of June 2017
 
 
 def score_table(found: dict[str, Any]) -> str:
@@ -49,7 +52,7 @@ def score_table(found: dict[str, Any]) -> str:
             lines.append(f"  {label:12} {metrics[kind]:6.2f}   {between:15}  {found['signatures'][kind]}")
     if "perplexity" in metrics:
         per_word = f"{metrics['perplexity_per_word']:.3f} per word"
-        lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per word piece, {per_word}")
+        lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, {per_word}")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
     for kind, than in found.get("against", {}).items():
         lines.append(f"  {LABELS[kind]:12} {than['value']:+6.2f}   against the other, p = {than['p']:.3f} by paired bootstrap")
@@ -57,13 +60,15 @@ def score_table(found: dict[str, Any]) -> str:
 
 # %% ../../nbs/commands/evaluate.ipynb #46c072ff
 def known_language(given: str | None, otherwise: str | None) -> str | None:
-    "`given`, which Moses must know, or `otherwise`, if Moses knows it; else None, with a message."
-    if given is not None:
+    "`given`, which somebody must know how to cut into words, or `otherwise`; a message where Moses does not know it."
+    if given is not None and tokenizer_of(given) == "13a":
         moses(given)
-    elif otherwise not in moses_languages():
-        say("No BLEU by the paper's recipe: name the references' language with --language (de, fr, ...)")
-        return None
-    return given or otherwise
+    language = given or otherwise
+    if tokenizer_of(language) != "13a":
+        say(f"sacreBLEU counts the words of its tokeniser {tokenizer_of(language)} for {language}; --tokenize names another")
+    elif language not in moses_languages():
+        say("No BLEU by the authors' script: name the references' language with --language (de, fr, ...)")
+    return language
 
 # %% ../../nbs/commands/evaluate.ipynb #1c4fcfe0
 def add_scores(record: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -87,23 +92,25 @@ def other_system(against: str, lines: int) -> list[str]:
     return other
 
 
-def compared(made: list[str], references: list[str], other: list[str] | None) -> dict[str, Any]:
+def compared(made: list[str], references: list[str], other: list[str] | None, tokenize: Tokenizer) -> dict[str, Any]:
     "The comparison with another system's translations, if there are any."
     if other is None:
         return {}
-    return {"against": {kind: difference._asdict() for kind, difference in paired(other, made, references).items()}}
+    differences = paired(other, made, references, tokenize=tokenize)
+    return {"against": {kind: difference._asdict() for kind, difference in differences.items()}}
 
 # %% ../../nbs/commands/evaluate.ipynb #a43fcca9
 def evaluate_file(translations: Path, references: Path, language: str | None, record: Path | None,
-                  against: str | None = None) -> dict[str, Any]:
+                  against: str | None = None, tokenize: Tokenizer | None = None) -> dict[str, Any]:
     "The `summary` of a file of translations; writes its record, if asked."
     begun = time.monotonic()
     made, wanted = map(list, zip(*((a, b) for _, a, b in text_files.two_files(translations, references))))
-    name, ending = text_files.name_and_ending(references)
-    language, other = known_language(language, ending), None if against is None else other_system(against, len(made))
+    name, language = text_files.name_and_ending(references)[0], known_language(language, text_files.language_of(references))
+    other = None if against is None else other_system(against, len(made))
     if record is not None:
         check_place(record)
-    scores = score(made, wanted, language, progress=True)
+    tokenize = tokenize or tokenizer_of(language)
+    scores = scores_of(made, wanted, language, progress=True, tokenize=tokenize)
     found = summary(name, len(made), scores, {kind: s.value for kind, s in scores.items()})
     if record is not None:
         facts = {"name": name, "sizes": {name: len(made)},
@@ -112,7 +119,7 @@ def evaluate_file(translations: Path, references: Path, language: str | None, re
         written = make_record(record.stem, "translation", data=facts, config={"language": language}, seed=seed,
                               seconds=time.monotonic() - begun, metrics={})
         write_record(record, add_scores(written, found))
-    return found | compared(made, wanted, other)
+    return found | compared(made, wanted, other, tokenize)
 
 # %% ../../nbs/commands/evaluate.ipynb #5f9718cb
 def recordable(run: Run, corpus: Corpus, split: str) -> bool:
@@ -170,39 +177,47 @@ def translator_of(run: str | Path) -> translation.Translator:
     return found
 
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
-def evaluate_run(run: Path, src: Path | None, references: Path | None, data: Path | None, split: str,
+def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None, data: Path | None, split: str,
                  language: str | None, search: dict[str, float], record: Path | None,
-                 against: str | None = None) -> dict[str, Any]:
-    "The `summary` of a run on a split of a corpus, kept in the run's record, or on two files."
-    translator, facts = translator_of(run), None
+                 against: str | None = None, tokenize: Tokenizer | None = None) -> dict[str, Any]:
+    "The `summary` of a run, or of several as one, on a split of a corpus, kept in the run's record, or on two files."
+    members, facts = [translator_of(run) for run in runs], None
+    translator = translation.ensemble(members)
     rival = translator_of(against) if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None
     language = known_language(language, translator.run.config["data"].get("tgt"))
     if src:
         name, pairs, kept, facts = file_set(translator.run, src, references)
     else:
         name, pairs, kept = split_set(translator.run, data, split)
+    if len(members) > 1:
+        kept = False  # no run's record holds the scores of several
+        if record is not None:
+            raise InputError(f"--record {record}: has no effect on several runs: leave it out")
     check_record(translator.run, kept, record)
     other = None if against is None or rival else other_system(against, len(pairs))
     sources, wanted = map(list, zip(*pairs))
-    result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language)
-    translator.run.record.add_evaluation(name, result.metrics, **search)  # a look at a test set leaves a trace
+    tokenize = tokenize or tokenizer_of(language)
+    result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language, tokenize=tokenize)
+    together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
+    for member in members:
+        member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a test set leaves a trace
     scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
     if record is not None:
         write_record(record, scored | {"name": record.stem})
     if rival:
         other = rival.translate(sources, **search, progress=True)
     found = summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
-    return found | compared(result.translations, wanted, other)
+    return found | compared(result.translations, wanted, other, tokenize)
 
 # %% ../../nbs/commands/evaluate.ipynb #c20aefe9
 def evaluate(
-    run: Path | None = None, /, *,
+    run: Path | None = None, /, *others: Path,
     translations: Path | None = None, references: Path | None = None, src: Path | None = None,
     data: Path | None = None, split: str | None = None, language: str | None = None,
-    beam_size: int | None = None, alpha: float | None = None,
+    tokenize: Tokenizer | None = None, beam_size: int | None = None, alpha: float | None = None,
     against: str | None = None, json: bool = False, record: Path | None = None,
 ) -> None:
-    """Score a run, or a file of translations: BLEU by sacreBLEU and by the paper's recipe, and chrF.
+    """Score a run, or a file of translations: BLEU by sacreBLEU and by the authors' script, and chrF.
 
     A run also gets perplexity and accuracy. Each score has sacreBLEU's 95% interval from bootstrap samples, and a
     signature.
@@ -216,12 +231,14 @@ def evaluate(
 
     Args:
         run: a run directory
+        others: more runs, all of which are scored together as one ensemble
         translations: a file of translations, instead of a run
         references: what is right, line by line, for --translations or --src
         src: sources in a file of your own, for a run to translate, instead of a split
         data: a corpus made by `prepare` (default: the one that the run was trained on)
         split: which part of the corpus (default: dev)
-        language: the references' language: how the paper's BLEU cuts words (default: the run's, or text.de's "de")
+        language: the references' language, which says how words are cut (default: the run's, or text.de's "de")
+        tokenize: sacreBLEU's tokeniser (default: 13a, or the language's own, as for Chinese)
         beam_size: hypotheses kept at each step (default: 4)
         alpha: exponent of the length penalty (default: 0.6)
         against: another run, or a file of its translations of the same lines: the difference, and whether it may be chance
@@ -234,11 +251,11 @@ def evaluate(
     search = {"beam_size": 4 if beam_size is None else beam_size, "alpha": 0.6 if alpha is None else alpha}
     SearchConfig(**search)  # raises for impossible values
     if run is None:
-        found = evaluate_file(translations, references, language, record, against)
+        found = evaluate_file(translations, references, language, record, against, tokenize)
     else:
-        found = evaluate_run(run, src, references, data, split or "dev", language, search, record, against)
-    print(dumps(found, indent=1, ensure_ascii=False) if json else score_table(found))
-    say(f'Next: echo "A sentence." | annotated-transformer translate {shlex.quote(str(run))}' if run else
+        found = evaluate_run([run, *others], src, references, data, split or "dev", language, search, record, against, tokenize)
+    print(dumps(found, indent=1) if json else score_table(found))
+    say(f'Next: echo "A sentence." | annotated-transformer translate {text_files.typed(run)}' if run else
         "Next: score another file against the same references; a difference within these ranges may be chance")
 
 # %% ../../nbs/commands/evaluate.ipynb #3ac8dcda
@@ -261,3 +278,35 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
         raise InputError(
             f"{', '.join(others)}: has no effect on {'--translations' if run is None else '--src'}: leave it "
             "out")
+
+# %% ../../nbs/commands/evaluate.ipynb #c85888d5
+def score(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -> None:
+    """Write how likely a run finds given translations: the log-probability of each line, a number a line.
+
+    It is the sum over the line's tokens, its end included, of the natural logarithm of their probability, without
+    a length penalty. --tokens adds them: NUMBER ||| TOKEN:NUMBER TOKEN:NUMBER ...
+
+    Examples:
+      annotated-transformer score ende text.en text.de > text.scores
+
+    Args:
+        run: a run directory, or the name of weights that ship
+        src: a file of sources, or - for standard input
+        tgt: a file with a translation of each
+        tokens: write the log-probability of each token, too
+    """
+    translator = translator_of(run)
+    files = [text_files.readable_twice(path) for path in (src, tgt)]
+    pairs = [pair for _, *pair in text_files.two_files(*files)]
+    for side, path, lines in zip(("src", "tgt"), files, zip(*pairs)):
+        for number, ids in enumerate(translator.encode(lines, side), 1):
+            if len(ids) > translator.max_tokens:
+                raise InputError(f"{path}, line {number:,}: {len(ids):,} tokens, and this model reads at most "
+                                 f"{translator.max_tokens:,}: divide the line")
+    for begin in range(0, len(pairs), 1000):
+        some = pairs[begin : begin + 1000]
+        for found in translation.target_probabilities(translator, *map(list, zip(*some))):
+            line = f"{sum(p for _, p in found):.4f}"
+            line += " ||| " + " ".join(f"{symbol}:{p:.4f}" for symbol, p in found) if tokens else ""
+            sys.stdout.buffer.write(line.encode() + b"\n")
+        sys.stdout.flush()

@@ -52,7 +52,7 @@ class Symbols:
         learned = {"vocab_size": self.vocab_size, "byte_fallback": self.byte_fallback or None,
                    "separate_vocabularies": self.separate_vocabularies or None}
         if self.own or self.vocabulary_from:
-            learned["vocabulary"] = self.vocabulary if self.own and self.vocabulary_from else None
+            learned["vocabulary"] = self.vocabulary if self.vocabulary != "bpe" and self.vocabulary_from else None
             for name, value in learned.items():
                 if value is not None:
                     raise InputError(f"--{name.replace('_', '-')}: has no effect with {taken}: leave one of them out")
@@ -240,7 +240,7 @@ def prepare_multi30k(folder: Path, /, *, source: Path | None = None, src: str = 
     finish(folder, lambda rules: multi30k(folder, source, src, tgt, rules, overwrite=overwrite),
            overwrite, cleaning, symbols, SIZES["multi30k"], "small")
 
-
+# %% ../../nbs/commands/prepare.ipynb #9279a8d7
 def prepare_wmt14(folder: Path, /, *, source: Path | None = None, tgt: Literal["de", "fr"] = "de",
                   overwrite: bool = False, **options: of_text) -> None:
     """Make the paper's data, WMT 2014 from English to German or French, ready for training.

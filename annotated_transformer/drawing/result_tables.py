@@ -208,14 +208,16 @@ def as_data(table: ResultTable) -> dict:
         records, command = getattr(cell, "records", ()), getattr(cell, "command", "")
         return [str(cell), list(records), *([command] if command else [])] if records or command else str(cell)
 
-    return {"name": table.name, "caption": table.caption, "columns": [list(c) if isinstance(c, tuple) else c for c in table.columns],
+    columns = [list(column) if isinstance(column, tuple) else column for column in table.columns]
+    return {"name": table.name, "caption": table.caption, "columns": columns,
             "lines": [[plain(cell) for cell in line] for line in table.lines], "rules": list(table.rules)}
 
 
 def from_data(data: Mapping) -> ResultTable:
     "The table that `as_data` kept."
     lines = [[Cell(*cell) if isinstance(cell, list) else cell for cell in line] for line in data["lines"]]
-    return ResultTable(data["name"], data["caption"], [tuple(c) if isinstance(c, list) else c for c in data["columns"]], lines, data["rules"])
+    columns = [tuple(column) if isinstance(column, list) else column for column in data["columns"]]
+    return ResultTable(data["name"], data["caption"], columns, lines, data["rules"])
 
 
 def write_tables(tables: Mapping[str, ResultTable], out: str | Path) -> list[Path]:

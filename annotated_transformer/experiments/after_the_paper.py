@@ -172,7 +172,9 @@ def encoder(session: Session, data: Path | None) -> dict:
 
 # %% ../../nbs/experiments/after_the_paper.ipynb #e67d747f
 def looked_up(labelled: Tagged, held: Tagged) -> float:
-    "The share of tags that a dictionary of the labelled sentences has right: each word's most frequent tag, or the commonest of all."
+    """The share of tags that a dictionary of the labelled sentences has right: each word's most frequent tag, or
+    the commonest of all.
+    """
     seen: dict[str, Counter] = {}
     for words, tags in labelled:
         for word, tag in zip(words, tags):
@@ -458,7 +460,7 @@ def alignment(session: Session, data: Path | None) -> dict:
                       "model": asdict(tuned.config)}
 
 # %% ../../nbs/experiments/after_the_paper.ipynb #d10845f7
-EXPERIMENTS = {"encoder": encoder, "dictionary": dictionary, "continuation": continuation, "spans": spans, "alignment": alignment}
+EXPERIMENTS = {what.__name__: what for what in (encoder, dictionary, continuation, spans, alignment)}
 
 
 def facts(data: Path | None) -> dict:
@@ -480,9 +482,12 @@ def record_of(name: str, session: Session, data: Path | None, what: str, found: 
 
 # %% ../../nbs/experiments/after_the_paper.ipynb #280fdeb4
 def steps(run: list[dict], scale: float = 1.0, rule: Sequence[dict] = ()) -> list[Step]:
-    "The runs of a plan: `what` on `data`, a folder of trees or a prepared corpus (default: the grammar's text), with each of its seeds."
+    """The runs of a plan, each `what` on `data`, a folder of trees or a prepared corpus (default: the grammar's text),
+    with each of its seeds.
+    """
     wanted = [(of["what"], of.get("data", ""), seed) for of in run for seed in of["seeds"]]
-    if unknown := [what for what, data, _ in wanted if what not in EXPERIMENTS or data and what in ("spans", "alignment")]:
+    if unknown := [what for what, data, _ in wanted
+                   if what not in EXPERIMENTS or data and what in ("spans", "alignment")]:
         raise InputError(f"{unknown[0]}: there are {', '.join(EXPERIMENTS)}, and data for the first three alone")
     return [Step(name_of(*of), partial(run_step, *of, scale)) for of in sorted(wanted, key=lambda of: of[2])]
 
@@ -494,9 +499,11 @@ def name_of(what: str, data: str, seed: int) -> str:
 
 def run_step(what: str, data: str, seed: int, scale: float, place: Place) -> dict:
     "Make a run, or go on with it. Returns the record."
-    name, folder, begun, sitting = name_of(what, data, seed), place.data / data if data else None, time.monotonic(), beginning()
+    begun, sitting = time.monotonic(), beginning()
+    name, folder = name_of(what, data, seed), place.data / data if data else None
     if folder and not folder.is_dir():
-        raise InputError(f"{folder}: no such folder: put the treebank or the prepared corpus there, or name another --data")
+        raise InputError(f"{folder}: no such folder: put the treebank or the prepared corpus there, "
+                         "or name another --data")
     session = Session(place, place.runs / "after" / name, seed, scale)
     session.folder.mkdir(parents=True, exist_ok=True)
     clock = session.folder / "clock.json"
@@ -504,6 +511,7 @@ def run_step(what: str, data: str, seed: int, scale: float, place: Place) -> dic
     try:
         found = EXPERIMENTS[what](session, folder)
     finally:
-        spent = {"seconds": spent["seconds"] + time.monotonic() - begun, "sittings": [*spent["sittings"], ended(sitting)]}
+        spent = {"seconds": spent["seconds"] + time.monotonic() - begun,
+                 "sittings": [*spent["sittings"], ended(sitting)]}
         write_json(clock, spent)
     return record_of(name, session, folder, what, found, spent)

@@ -292,7 +292,7 @@ def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
 def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 5) -> dict:
     "A record: the seconds of training that `small` needs to reach `target` sacreBLEU on the development set of `data`."
     from annotated_transformer.corpus.corpora import Corpus
-    from annotated_transformer.training.runs import average
+    from annotated_transformer.training.runs import mean_weights
     from annotated_transformer.decoding.scores import bleu
     from annotated_transformer.experiments.search_settings import translator_of
 
@@ -301,7 +301,7 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     curve, reached = [], None
     for i in range(15, len(steps), 2):
-        weights = average([run.checkpoints.load(step)[0] for step in steps[i - last + 1 : i + 1]])
+        weights = mean_weights([run.checkpoints.load(step)[0] for step in steps[i - last + 1 : i + 1]])
         score = bleu(translator_of(run, weights).translate(sources, progress=True), references)[0]
         curve.append({"step": steps[i], "seconds": at[steps[i]], "sacrebleu": score})
         print(curve[-1], file=sys.stderr)
@@ -317,7 +317,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
     from annotated_transformer.corpus.corpora import Corpus
     from annotated_transformer.training.checkpoints import load_weights
-    from annotated_transformer.training.runs import average
+    from annotated_transformer.training.runs import mean_weights
     from annotated_transformer.experiments.search_settings import translator_of
     from annotated_transformer.decoding.translation import evaluate
 
@@ -326,7 +326,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     found = []
     for n in counts:
         newest = [load_weights(path / "model.safetensors") for path in run.checkpoints.intact()[-n:]]
-        scores = evaluate(translator_of(run, average(newest)), sources, references, progress=True)
+        scores = evaluate(translator_of(run, mean_weights(newest)), sources, references, progress=True)
         found.append({"checkpoints": n, "perplexity": scores.perplexity, "accuracy": scores.accuracy, "sacrebleu": scores.sacrebleu})
         print(found[-1], file=sys.stderr)
     return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.history.metrics()[-1]["seconds"],

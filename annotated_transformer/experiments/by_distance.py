@@ -7,6 +7,7 @@ __all__ = ['GROUPS', 'NEAR', 'FAR', 'SUBJECTS', 'LEVELS', 'kept_dependencies', '
            'growth', 'far_at', 'measure_run', 'distance', 'steps']
 
 # %% ../../nbs/experiments/by_distance.ipynb #22884d93
+import math
 import re
 import time
 from collections import defaultdict
@@ -104,7 +105,7 @@ def far_at(curve: Sequence[dict[str, float]], level: float) -> float:
 
 # %% ../../nbs/experiments/by_distance.ipynb #deb5f244
 def measure_run(system: str, name: str, rules: Rules, sentences: int, place: Place) -> dict:
-    "The record of the dependencies that a trained run keeps. At each checkpoint it translates a fifth of the sentences."
+    "The record of the dependencies that a run keeps. At each checkpoint it translates a fifth of the sentences."
     begun, translator = time.monotonic(), load(place.runs / rules.folder / name)
     seen = {src for src, _ in Corpus.open(place.data / rules.data["de"]).pairs("train")}
     some = list(islice(fresh(seen), sentences))
@@ -127,6 +128,7 @@ def distance(name: str) -> str:
 def steps(sentences: int = 3000, **plan) -> list[Step]:
     "Trials and runs as among the rivals; each run is then measured on so many sentences."
     rules = rules_of(**plan)
-    runs = [(system.name, job.name) for system in rules.systems.values() for job in rivals_measured.run_jobs(rules, system, "de")]
-    return rivals_measured.steps(**plan) + [Step(distance(name), partial(measure_run, system, name, rules, sentences),
-                                                 [name], [f"{rules.folder}/{name}"]) for system, name in runs]
+    jobs = [job for system in rules.systems.values() for job in rivals_measured.run_jobs(rules, system, "de")]
+    return rivals_measured.steps(**plan) + [
+        Step(distance(job.name), partial(measure_run, job.system.name, job.name, rules, sentences),
+             [job.name], [f"{rules.folder}/{job.name}"]) for job in jobs]

@@ -125,7 +125,10 @@ def trial_step(start: Start, updates: int, seed: int, data: str = "multi30k", la
 
 
 def trial(name: str, start: Start, data: str, shape: tuple, place: Place) -> dict:
-    "Train the small base model from one start. Returns the record of its curve. A trial cannot be stopped half-way: it takes minutes."
+    """Train the small base model from one start. Returns the record of its curve.
+
+    A trial takes minutes and cannot be stopped half-way.
+    """
     place.minutes()
     folder, seed, begun = place.data / data, shape[0], time.monotonic()
     train, dev = (ParallelCorpus(folder, split) for split in ("train", "dev"))

@@ -133,7 +133,8 @@ def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
 # %% ../../nbs/experiments/model_variants.ipynb #eb713b41
 def measure_positions(seed: int, rules: Rules, place: Place) -> dict:
     "The record about the runs with a seed, by their kind of positions."
-    begun, pairs, metrics, lines = time.monotonic(), list(Corpus.open(place.data / rules.data["de"]).pairs("dev")), {}, []
+    begun, metrics, lines = time.monotonic(), {}, []
+    pairs = list(Corpus.open(place.data / rules.data["de"]).pairs("dev"))
     runs = {system: place.runs / f"{name}_seed{seed}" for system, name in POSITIONS.items()}
     for system, run in runs.items():
         found, of, limit = by_position(run, pairs)
@@ -152,5 +153,6 @@ def steps(**plan) -> list[Step]:
     found = rivals_measured.steps(**plan)
     for seed in rules.systems["no-positions"].seeds["de"]:
         runs = [f"{run}_seed{seed}" for run in POSITIONS.values()]
-        found.append(Step(f"variant_positions_seed{seed}", partial(measure_positions, seed, rules), [Path(run).name for run in runs], runs))
+        found.append(Step(f"variant_positions_seed{seed}", partial(measure_positions, seed, rules),
+                          [Path(run).name for run in runs], runs))
     return found

@@ -56,8 +56,8 @@ def steps(readings: Sequence[Reading], seeds: Sequence[int], updates: int) -> li
     "Each reading with one seed after the other. Raises InputError for a reading that there is not."
     if unknown := [reading for reading in readings if reading not in HEADS]:
         raise InputError(f"{unknown[0]}: no such reading: there are {', '.join(HEADS)}")
-    return [Step(f"parameter_attention_{reading.replace('-', '_')}_seed{seed}", partial(reading_run, reading, seed, updates))
-            for seed in seeds for reading in readings]
+    return [Step(f"parameter_attention_{reading.replace('-', '_')}_seed{seed}",
+                 partial(reading_run, reading, seed, updates)) for seed in seeds for reading in readings]
 
 
 def reading_run(reading: Reading, seed: int, updates: int, place: Place) -> dict:
@@ -76,4 +76,5 @@ def reading_run(reading: Reading, seed: int, updates: int, place: Place) -> dict
     return make_record(
         f"parameter_attention_{reading.replace('-', '_')}_seed{seed}", "variation", data=facts_of(data), seed=seed,
         seconds=time.monotonic() - begun, curve=curve, metrics=metrics, weights=weights_digest(model),
-        config={"reading": reading, "heads": HEADS[reading], "n_p": N_P, "model": asdict(config), "training": asdict(training)})
+        config={"reading": reading, "heads": HEADS[reading], "n_p": N_P,
+                "model": asdict(config), "training": asdict(training)})

@@ -11,6 +11,7 @@ __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SA
            'steps', 'run_step', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -120,7 +121,8 @@ TENTH_RECURRENT = replace(
     TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="", choices=((0.1, 0.3), (0.1, 0.6), (0.1, 1.2), (0.2, 0.6)),
     model=fitted(RecurrentConfig(n_layers=3, tied=True), body_parameters(PARSER_SMALL)))
 PAPERS = Experiment("craft", "CRAFT, the paper's model", PARSER,
-                    replace(PARSER_TRAINING, steps=4000, warmup_steps=1000, batch_tokens=12_000, save_every=200, keep=5),
+                    replace(PARSER_TRAINING, steps=4000, warmup_steps=1000, batch_tokens=12_000, save_every=200,
+                            keep=5),
                     leaves="XX", vocabulary=16_000)
 CHOICES = (0.1, 0.3), (0.2, 0.3), (0.1, 0.2)
 
@@ -136,7 +138,8 @@ EXPERIMENTS = {
     "craft_tenth_tags": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, tags for words", leaves="tags"),
     "craft_tenth_xx": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, XX for words", leaves="XX"),
     "craft_tenth_recurrent": TENTH_RECURRENT,
-    "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="", choices=TENTH_RECURRENT.choices),
+    "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="",
+                                 choices=TENTH_RECURRENT.choices),
     "craft": CRAFT,
     "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000,
                                choices=((0.1, 0.44), (0.1, 0.88), (0.2, 0.88))),
@@ -364,8 +367,8 @@ def measure(name: str, session: Session) -> dict:
         run.record.add_evaluation(split, found, **search)
         metrics |= found
     metrics["seconds_parsing"] = round(time.monotonic() - began, 1)
-    record = described(f"parsing_{name}_seed{session.seed}", e, run, corpus, metrics, search=search, chosen=chosen_before(name, session),
-                       scale=session.scale)
+    record = described(f"parsing_{name}_seed{session.seed}", e, run, corpus, metrics, search=search,
+                       chosen=chosen_before(name, session), scale=session.scale)
     run.record.write(record)  # it goes with the weights, wherever they go
     return record
 
@@ -413,7 +416,7 @@ def known_trees(corpus: Corpus, session: Session) -> list[Tree]:
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #732a7155
 def baselines(name: str, session: Session) -> dict:
-    "Score right branching and a counted grammar on an experiment's trees. Returns their record; raises TimeUp if time runs out first."
+    "The record of right branching and a counted grammar on an experiment's trees. Raises TimeUp when time is up."
     e, corpus, began, metrics = EXPERIMENTS[name], whole_treebank(name, session), time.monotonic(), {}
     pcfg = Pcfg(known := known_trees(corpus, session))
     label = Counter(b.label for tree in known for b in tree.brackets[1:]).most_common(1)[0][0]
@@ -427,28 +430,33 @@ def baselines(name: str, session: Session) -> dict:
         metrics |= {f"no_parse/{split}": found.count(None), f"sentences/{split}": len(gold)}
         for kind, trees in (("right", right), ("pcfg", counted)):
             metrics |= f1_by_length(kind, split, score(gold, trees))
-    return make_record(f"parsing_baselines_{name}", "parsing", data={"name": corpus.name, "splits": corpus.splits}, seed=0,
-                       config={"order": 1, "rules": len(pcfg.log)}, seconds=time.monotonic() - began,
+    return make_record(f"parsing_baselines_{name}", "parsing", data={"name": corpus.name, "splits": corpus.splits},
+                       seed=0, config={"order": 1, "rules": len(pcfg.log)}, seconds=time.monotonic() - began,
                        metrics=metrics, trained_on=e.trained_on, tested_on=TESTED_ON[e.corpus],
                        training_trees=len(known), scale=session.scale)
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #916caad1
 def steps(runs: Sequence[str] = (), seeds: Sequence[int] = (0,), scale: float = 1.0) -> list[Step]:
-    "The named runs (default: all those for two cores) with each seed; baselines have none. Raises InputError for an unknown name."
+    """The named runs (default: all those for two cores) with each seed; baselines have none.
+
+    Raises InputError for an unknown name.
+    """
     names = runs or ON_TWO_CORES
     if unknown := [name for name in names if name not in [*EXPERIMENTS, *BASELINES]]:
         raise InputError(f"{unknown[0]}: no such run: there are {', '.join([*EXPERIMENTS, *BASELINES])}")
     if not 0 < scale <= 1:
         raise InputError(f"scale {scale}: give a number above 0, at most 1")
     return [run_step(name, seed, scale) for seed in seeds for name in names if name in EXPERIMENTS] + [
-        Step(f"parsing_{name}", partial(measured, baselines, name.removeprefix("baselines_"), 0, scale)) for name in names if name in BASELINES]
+        Step(f"parsing_{name}", partial(measured, baselines, name.removeprefix("baselines_"), 0, scale))
+        for name in names if name in BASELINES]
 
 
 def run_step(name: str, seed: int, scale: float) -> Step:
     "A run: after the one whose weights it starts from, or whose model parses for it."
     before = [other for other in (EXPERIMENTS[name].after, EXPERIMENTS[name].parsed_by) if other]
     return Step(f"parsing_{name}_seed{seed}", partial(measured, measure, name, seed, scale),
-                [f"parsing_{other}_seed{seed}" for other in before], [f"parsing/{other}/run_seed{seed}" for other in before])
+                [f"parsing_{other}_seed{seed}" for other in before],
+                [f"parsing/{other}/run_seed{seed}" for other in before])
 
 
 def measured(what: Callable[[str, Session], dict], name: str, seed: int, scale: float, place: Place) -> dict:

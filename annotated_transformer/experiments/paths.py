@@ -334,7 +334,8 @@ def trials(rules: Rules, model: str, place: Place) -> dict | None:
         sittings += read_sittings(at.with_suffix(".sittings.jsonl"))
     best = max(rules.training.rates, key=lambda rate: found[f"while_learning/{rate:g}"])
     return make_record(f"paths_rates_{model}", "paths", data=facts(rules), config=config_of(rules, model, None),
-                       seed=rules.training.trial_seed, seconds=seconds, metrics={"rate": best, **found}, sittings=sittings)
+                       seed=rules.training.trial_seed, seconds=seconds, metrics={"rate": best, **found},
+                       sittings=sittings)
 
 # %% ../../nbs/experiments/paths.ipynb #98d11829
 def measured(rules: Rules, model: str, seed: int, place: Place) -> dict | None:

@@ -202,7 +202,8 @@ def trained_flops(record: dict) -> float:
     "Operations of a run's training: as recorded, else counted from the target tokens that it saw."
     if "flops" in record["metrics"]:
         return metric(record, "flops")
-    return cost_by_count(TransformerConfig(**record["config"]["model"]), metric(record, "tokens_per_second") * record["seconds"])
+    tokens = record["metrics"].get("tokens", metric(record, "tokens_per_second") * record["seconds"])
+    return cost_by_count(TransformerConfig(**record["config"]["model"]), tokens)
 
 # %% ../../nbs/experiments/results.ipynb #8e8a1edb
 def our_runs(records: dict[str, dict]) -> ResultTable:

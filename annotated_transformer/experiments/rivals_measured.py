@@ -166,7 +166,8 @@ def chosen(rules: Rules, system: System, out: Path) -> Settings:
     ends = {settings: r["metrics"]["perplexity/dev"] for settings, r in found.items()
             if r["status"] == "finished"}
     if not ends:
-        raise InputError(f"{system.name}: every trial was given up: see the records {rules.name}_trial_{system.name}_* in {out}")
+        raise InputError(f"{system.name}: every trial was given up: "
+                         f"see the records {rules.name}_trial_{system.name}_* in {out}")
     return min(ends, key=ends.get)
 
 
@@ -177,7 +178,8 @@ def run_jobs(rules: Rules, system: System, tgt: str) -> list[Job]:
 # %% ../../nbs/experiments/rivals_measured.ipynb #24d4a640
 def perform(job: Job, rules: Rules, place: Place) -> dict | None:
     "Train. Returns the record, None where time ran out."
-    job, data = replace(job, settings=job.settings or chosen(rules, job.system, place.out)), place.data / rules.data[job.tgt]
+    job = replace(job, settings=job.settings or chosen(rules, job.system, place.out))
+    data = place.data / rules.data[job.tgt]
     model = job.system.configuration(len(load_vocabulary(data)))
     training = training_of(rules, job.settings, model.d_model, job.seed, job.trial)
     run = begun_run(place.runs / rules.folder / job.name, data, model, training)
@@ -250,7 +252,8 @@ def with_bleu(run: Run, data: Path, curve: list[dict], every: int = 1) -> list[d
 # %% ../../nbs/experiments/rivals_measured.ipynb #8039d130
 def tune_run(job: Job, rules: Rules, place: Place) -> dict | None:
     "Tune the run that the job's system names on GLEU. Returns the record, None where time ran out."
-    source, data, runs = replace(job, system=rules.systems[job.system.config]).name, place.data / rules.data[job.tgt], place.runs / rules.folder
+    source = replace(job, system=rules.systems[job.system.config]).name
+    data, runs = place.data / rules.data[job.tgt], place.runs / rules.folder
     run = begin_tuning(runs / job.name, runs / source, Tuning())
     if not tune(run, data, place.minutes()):
         return None
@@ -260,8 +263,8 @@ def tune_run(job: Job, rules: Rules, place: Place) -> dict | None:
                 "sacrebleu_before/dev": before["metrics"]["sacrebleu/dev"]}
     config = {"kind": before["config"]["kind"], "system": job.system.name, "after": source,
               "tuning": tuned["tuning"], "search": rules.search}
-    return make_record(job.name, rules.name, row=job.system.row, config=config, seconds=tuned["seconds"], metrics=metrics,
-                       **run.record.provenance(), curve=tuned["curve"])
+    return make_record(job.name, rules.name, row=job.system.row, config=config, seconds=tuned["seconds"],
+                       metrics=metrics, **run.record.provenance(), curve=tuned["curve"])
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #e5d50d9f
 class Scoring(NamedTuple):
@@ -306,7 +309,8 @@ def speed_steps(lengths: Sequence[int], tokens: int, rounds: int) -> list[Step]:
     "The seconds of an update of so many tokens, by system and length, on this machine's device in its precision."
     device = "cuda" if training_device().type == "cuda" else "cpu"
     name = f"rival_speed_{device.replace('cuda', 'gpu')}_{native_precision(torch.device(device))}"
-    return [Step(name, partial(time_updates, name, device, {"lengths": list(lengths), "tokens": tokens, "rounds": rounds}), alone=True)]
+    throughput = {"lengths": list(lengths), "tokens": tokens, "rounds": rounds}
+    return [Step(name, partial(time_updates, name, device, throughput), alone=True)]
 
 
 def time_updates(name: str, device: str, throughput: dict[str, Any], place: Place) -> dict:
@@ -319,13 +323,15 @@ def time_updates(name: str, device: str, throughput: dict[str, Any], place: Plac
     metrics |= {f"sequential_steps/{name}/{n}": sequential_steps(build(config), n)
                 for name, config in systems.items() for n in (16, 64)}
     config = throughput | {"device": device, "precision": native_precision(torch.device(device)), "systems": names}
-    return make_record(name, "rival", data={"name": "random"}, config=config, seed=0, seconds=time.monotonic() - begun_at, metrics=metrics)
+    return make_record(name, "rival", data={"name": "random"}, config=config, seed=0,
+                       seconds=time.monotonic() - begun_at, metrics=metrics)
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #8e8dbfda
 @torch.no_grad()
 def experts_use(model: nn.Module, batches: Iterable[Batch]) -> dict[str, list[float]]:
     "Each expert's share of the gates of the encoder's and of the decoder's mixture, over the words of some batches."
-    sums, device = {side: torch.zeros(len(layer.experts)) for side, layer in model.mixtures.items()}, next(model.parameters()).device
+    device = next(model.parameters()).device
+    sums = {side: torch.zeros(len(layer.experts)) for side, layer in model.mixtures.items()}
 
     def note(side: str, layer: nn.Module, given: tuple[Tensor]) -> None:
         sums[side] += layer.gates(given[0]).float().sum(0).cpu()
@@ -360,15 +366,18 @@ def run_step(job: Job, rules: Rules) -> Step:
 def score_steps(rules: Rules, system: System, tgt: str) -> list[Step]:
     "A system's scores; the test set waits for all of its runs."
     runs = [job.name for job in run_jobs(rules, system, tgt)]
-    return [Step(scoring.name, partial(judge, scoring, rules), runs if scoring.split == rules.test_set else scoring.members,
+    return [Step(scoring.name, partial(judge, scoring, rules),
+                 runs if scoring.split == rules.test_set else scoring.members,
                  [f"{rules.folder}/{name}" for name in scoring.members]) for scoring in scorings(rules, system, tgt)]
 
 
 def steps(**plan) -> list[Step]:
     "Trials, then the runs, seed by seed, and their scores; German before French."
     rules = rules_of(**plan)
-    systems = [each for system in rules.systems.values() for each in (system, *(t for t in rules.tuned if t.config == system.name))]
-    found = [Step(job.name, partial(perform, job, rules)) for system in rules.systems.values() for job in trial_jobs(rules, system)]
+    systems = [each for system in rules.systems.values()
+               for each in (system, *(tuned for tuned in rules.tuned if tuned.config == system.name))]
+    found = [Step(job.name, partial(perform, job, rules))
+             for system in rules.systems.values() for job in trial_jobs(rules, system)]
     for tgt in ("de", "fr"):
         jobs = sorted((job for system in systems for job in run_jobs(rules, system, tgt)), key=lambda job: job.seed)
         found += [run_step(job, rules) for job in jobs]

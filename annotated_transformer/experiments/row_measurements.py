@@ -51,7 +51,7 @@ def steps(scale: str = "small", seed: int = 0) -> list[Step]:
 
 
 def measure_step_time(scale: str, seed: int, place: Place, rounds: int = 12) -> dict:
-    "The record of the seconds of a training step with the feed-forward network and with both kinds of attention over parameters."
+    "The record of a training step's seconds with feed-forward networks and both kinds of attention over parameters."
     begun, whole = time.monotonic(), corpus_of(scale, place)
     corpus = ParallelCorpus(whole.folder, "train")
     usual = corpus.tgt_lengths.mean()
@@ -65,5 +65,6 @@ def measure_step_time(scale: str, seed: int, place: Place, rounds: int = 12) -> 
                           for row, s in timed.items()]
     return make_record(
         f"row_{scale}_step_time", "variation", seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
-        data={"folder": str(whole.folder), "name": whole.name, "src": whole.src, "tgt": whole.tgt, "digest": whole.digest},
+        data={"folder": str(whole.folder), "name": whole.name, "src": whole.src, "tgt": whole.tgt,
+              "digest": whole.digest},
         config={"scale": scale, "rounds": rounds})

@@ -9,6 +9,7 @@ __all__ = ['PLANS', 'LEFT', 'TimeUp', 'Place', 'Step', 'read_plan', 'steps_of', 
 
 # %% ../../nbs/experiments/runner.ipynb #e64e7b69
 import contextlib
+import io
 import math
 import multiprocessing
 import os
@@ -37,7 +38,8 @@ from ..engine.fast import keep_memory
 from ..tools.files import InputError
 from ..tools.options import one_line_errors, say
 from ..tools.processes import choose_device, stop_signals, training_device
-from ..tools.records import add_record, find_record, make_record, read_records, results_folder, run_program
+from ..tools.records import (
+    add_record, find_record, make_record, read_records, results_folder, run_program)
 from ..training.loop import start_run, training_config
 from ..training.runs import Run
 
@@ -95,7 +97,8 @@ class Step(NamedTuple):
     def begins(self, place: Place, known: set[str] | dict) -> bool:
         "Whether it is still to be done and can begin, by the names of the records."
         enough = time.monotonic() + 60 * self.minutes < place.until
-        return self.name not in known and enough and all(name in known for name in self.needs) and not self.absent(place)
+        ready = all(name in known for name in self.needs) and not self.absent(place)
+        return self.name not in known and enough and ready
 
 # %% ../../nbs/experiments/runner.ipynb #8ed72452
 PLANS = files("annotated_transformer") / "experiments" / "plans"
@@ -122,7 +125,8 @@ def steps_of(plan: dict, name: str = "the plan") -> list[Step]:
             module, attribute = function.split(".")
             expand = getattr(import_module(f"annotated_transformer.experiments.{module}"), attribute)
         except (AttributeError, ImportError, ValueError):
-            raise InputError(f"{name}: steps = {function!r}: name a function of an experiment, such as \"variations.steps\"") from None
+            raise InputError(f"{name}: steps = {function!r}: name a function of an experiment, "
+                             "such as 'variations.steps'") from None
         try:
             found += expand(**rest)
         except (KeyError, TypeError, ValueError) as error:
@@ -148,7 +152,10 @@ def steps_named(plan: str, only: str | None = None) -> list[Step]:
 # %% ../../nbs/experiments/runner.ipynb #bad9d683
 @contextlib.contextmanager
 def taken(path: Path, shared: bool = False) -> Iterator[bool]:
-    "Hold a lock for the block, if no other process holds it (shared: for itself). Yields whether we do. Windows has no such lock."
+    """Hold a lock for the block, if no other process holds it (shared: for itself). Yields whether we do.
+
+    Windows has no such lock.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
         try:
@@ -181,9 +188,10 @@ def names_of_records(out: Path) -> set[str]:
 
 
 def work(steps: Sequence[Step], place: Place, plan: str) -> list[str]:
-    """Do the first step that can begin, again and again, until nothing is left or time is up. Returns the names of those that failed.
+    """Do the first step that can begin, again and again, until nothing is left or time is up.
 
-    Where all that is left is in other processes' hands, it waits: what they do may let others begin.
+    Returns the names of those that failed. Where all that is left is in other processes' hands, it waits: what they do
+    may let others begin.
     """
     failed, busy = [], True
     while busy:
@@ -250,7 +258,7 @@ LEFT = shutil.ignore_patterns("checkpoints", "data*", "*.safetensors", "*.pt", "
 
 @contextlib.contextmanager
 def copying(place: Place, folder: Path | None) -> Iterator[None]:
-    "Within the block, records and reports of runs are copied to `folder`, if one is given, once a minute and at the end."
+    "Within the block, records and reports of runs are copied to `folder`, if given, once a minute and at the end."
     def copy() -> None:
         for part in (place.out, place.runs):
             with contextlib.suppress(OSError):  # runs go on writing
@@ -282,12 +290,13 @@ def begun_run(folder: Path, data: Path, model: Any, training: Any) -> Run:
         for name in (field.name for field in fields(wanted)):
             before, now = getattr(made, name, None), getattr(wanted, name)
             if before != now and (name, now) != ("precision", "auto"):  # auto: the machine decides when the run begins
-                raise InputError(f"{folder}: begun with {name} {before}, the plan wants {now}: remove it, or name other --runs")
+                raise InputError(f"{folder}: begun with {name} {before}, the plan wants {now}: "
+                                 "remove it, or name other --runs")
     return run
 
 # %% ../../nbs/experiments/runner.ipynb #12453263
 def commands(command: list[dict]) -> list[Step]:
-    "Steps that run a command each. `{out}` in it stands for the records' folder; what it says is in a log among the runs."
+    "Steps that run a command each. `{out}` stands for the records' folder; what it says is in a log among the runs."
     return [Step(given["name"], partial(run_command, given["name"], given["run"]),
                  **{key: value for key, value in given.items() if key not in ("name", "run")}) for given in command]
 
@@ -296,7 +305,8 @@ def run_command(name: str, line: str, place: Place) -> dict | None:
     "Run a command. Raises InputError where it fails."
     log, begun = place.runs / f"{name}.log", time.monotonic()
     words = [sys.executable if word == "python" else word.format(out=place.out) for word in shlex.split(line)]
-    with open(log, "w") as file, stop_signals() as stopped, subprocess.Popen(words, stdout=file, stderr=file) as process:
+    with (open(log, "w") as file, stop_signals() as stopped,
+          subprocess.Popen(words, stdout=file, stderr=file) as process):
         while process.poll() is None:
             if stopped or time.monotonic() > place.until:
                 process.terminate()
@@ -305,13 +315,14 @@ def run_command(name: str, line: str, place: Place) -> dict | None:
     if process.returncode:
         said = log.read_text(errors="replace").strip().splitlines()
         raise InputError(f"{said[-1] if said else 'no word'} (exit code {process.returncode}; all that it said: {log})")
-    return make_record(name, "command", data={}, config={"run": line}, seed=0, seconds=time.monotonic() - begun, metrics={"exit_code": 0})
+    return make_record(name, "command", data={}, config={"run": line}, seed=0, seconds=time.monotonic() - begun,
+                       metrics={"exit_code": 0})
 
 # %% ../../nbs/experiments/runner.ipynb #0bccc693
 def run(
-    action: Literal["run", "plan"], plan: str, /, *, only: str | None = None, jobs: int = 1, minutes: float | None = None,
-    device: str | None = None, data: Path = Path("data"), runs: Path = Path("runs"), out: Path | None = None,
-    copy: Path | None = None,
+    action: Literal["run", "plan"], plan: str, /, *, only: str | None = None, jobs: int = 1,
+    minutes: float | None = None, device: str | None = None, data: Path = Path("data"), runs: Path = Path("runs"),
+    out: Path | None = None, copy: Path | None = None,
 ) -> None:
     """Carry out a plan, or list its records. Stop it at any time: the same command goes on.
 
@@ -356,10 +367,11 @@ def summary(steps: Sequence[Step], place: Place) -> str:
     left = [step for step in steps if step.name not in known]
     waits = {name: f"{name}: no record yet; another plan makes it" for step in left for name in step.needs
              if name not in known and name not in {step.name for step in steps}}
-    waits |= {run: f"{run}: only its record is here, and what needs its model is left out: to train it anew, remove its record"
+    waits |= {run: f"{run}: only its record is here, and what needs its model is left out: to train it anew, "
+                   "remove its record"
               for step in left for run in step.absent(place) if run.rpartition("/")[2] in known}
-    ending = f"{len(steps) - len(left)} of {len(steps)} records are there. The same command goes on." if left else "All is done."
-    return "\n".join([*waits.values(), ending])
+    there = f"{len(steps) - len(left)} of {len(steps)} records are there. The same command goes on."
+    return "\n".join([*waits.values(), there if left else "All is done."])
 
 
 def main(argv: Sequence[str] | None = None) -> None:

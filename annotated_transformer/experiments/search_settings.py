@@ -19,7 +19,7 @@ from ..training.checkpoints import load_weights
 from ..commands.train import corpus_of
 from ..tools.files import InputError
 from ..tools.records import check_new, ended, make_record, move_record, read_record, run_program, this_process, write_record
-from ..training.runs import Run, average
+from ..training.runs import Run, mean_weights
 from ..decoding.scores import bleu, paired
 from ..tools.processes import training_device
 from ..decoding.translation import Translator
@@ -76,7 +76,7 @@ def neighbours(run: Run) -> list[Path]:
 def translated(run: Run, setting: Setting, src: list[str]) -> list[str]:
     "The translations with a setting."
     newest = [load_weights(path / "model.safetensors") for path in neighbours(run)[-setting.checkpoints :]]
-    return translator_of(run, average(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha, progress=True)
+    return translator_of(run, mean_weights(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha, progress=True)
 
 # %% ../../nbs/experiments/search_settings.ipynb #50559e04
 def points(run: Run, src: list[str], references: list[str], done: list[dict]) -> Iterator[dict]:
@@ -134,8 +134,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
         write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         words = [f"{name} {point[name]}" for name in VARIED]
         print(f"{' '.join(words)}: {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
-    move_record(path)
-    return record
+    return move_record(path)
 
 # %% ../../nbs/experiments/search_settings.ipynb #dfd459b0
 def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path | None = None,

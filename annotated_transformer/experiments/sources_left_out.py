@@ -83,22 +83,32 @@ def measure_sets(run: Run, corpus: Corpus) -> dict[str, float]:
             for split in corpus.splits if split != "train"}
 
 # %% ../../nbs/experiments/sources_left_out.ipynb #2deb972a
-def steps(sources: str, vocabulary_of: str, updates: int, seeds: Sequence[int], without: dict[str, list[str]]) -> list[Step]:
-    "A run of all sources with each seed, then one without each group, with the first seed. File and corpus lie in the place's `data`."
-    given = (sources, vocabulary_of, updates)
-    first, *others = [Step(f"sources_nothing_seed{seed}", partial(leave_out, "nothing", (), seed, *given)) for seed in seeds]
-    return [first, *(step._replace(needs=[first.name]) for step in others), *(
-        Step(f"sources_{name}_seed{seeds[0]}", partial(leave_out, name, group, seeds[0], *given)) for name, group in without.items())]
+def steps(sources: str, vocabulary_of: str, updates: int, seeds: Sequence[int],
+          without: dict[str, list[str]]) -> list[Step]:
+    """A run of all sources with each seed, then one without each group, with the first seed.
+
+    The sources file and the corpus lie in the place's `data`.
+    """
+    def step(name: str, seed: int, left_out: Sequence[str] = (), needs: Sequence[str] = ()) -> Step:
+        return Step(f"sources_{name}_seed{seed}",
+                    partial(leave_out, name, left_out, seed, sources, vocabulary_of, updates), needs)
+
+    first = step("nothing", seeds[0])
+    return [first, *(step("nothing", seed, needs=[first.name]) for seed in seeds[1:]),
+            *(step(name, seeds[0], group) for name, group in without.items())]
 
 
-def leave_out(name: str, left_out: Sequence[str], seed: int, sources: str, vocabulary_of: str, updates: int, place: Place) -> dict | None:
+def leave_out(name: str, left_out: Sequence[str], seed: int, sources: str, vocabulary_of: str, updates: int,
+              place: Place) -> dict | None:
     "Train on all sources but some and measure every set. Returns the record, None where time ran out."
     folder, file, vocabulary = place.runs / "sources", place.data / sources, place.data / vocabulary_of
     corpus = corpus_without(file, left_out, vocabulary, folder / f"data_{name}")
-    run = begun_run(folder / f"run_{name}_seed{seed}", corpus.folder, *shapes(len(load_vocabulary(vocabulary)), updates, seed))
+    wanted = shapes(len(load_vocabulary(vocabulary)), updates, seed)
+    run = begun_run(folder / f"run_{name}_seed{seed}", corpus.folder, *wanted)
     if not train(run, minutes=place.minutes()):
         return None
-    config = {"name": name, "without": list(left_out), "weights": weights_of(file)}
-    return make_record(f"sources_{name}_seed{seed}", "translation", metrics=run.record.read()["metrics"] | measure_sets(run, corpus),
-                       seconds=run.history.metrics()[-1]["seconds"], config=config | {part: run.config[part] for part in ("model", "training")},
-                       **run.record.provenance())
+    config = {"name": name, "without": list(left_out), "weights": weights_of(file),
+              **{part: run.config[part] for part in ("model", "training")}}
+    return make_record(f"sources_{name}_seed{seed}", "translation", config=config,
+                       metrics=run.record.read()["metrics"] | measure_sets(run, corpus),
+                       seconds=run.history.metrics()[-1]["seconds"], **run.record.provenance())

@@ -111,10 +111,12 @@ def corpus_of(scale: str, place: Place) -> Corpus:
     name = SCALES[scale].corpus
     folder = place.data / name
     if not (folder / "encoded.json").exists():
-        raise InputError(f"{folder}: no prepared corpus: make it with `annotated-transformer prepare {folder} --corpus {name}`")
+        raise InputError(f"{folder}: no prepared corpus: make it with "
+                         f"`annotated-transformer prepare {folder} --corpus {name}`")
     corpus = Corpus.open(folder)
     if (corpus.name, corpus.src, corpus.tgt) != (name, "en", "de"):
-        raise InputError(f"{folder}: holds {corpus.name}, {corpus.src}-{corpus.tgt}: the scale {scale} is of {name}, en-de")
+        raise InputError(f"{folder}: holds {corpus.name}, {corpus.src}-{corpus.tgt}: "
+                         f"the scale {scale} is of {name}, en-de")
     return corpus
 
 # %% ../../nbs/experiments/variations.ipynb #f4719b9d
@@ -124,15 +126,16 @@ def check_precision(scale: str, seed: int, place: Place) -> None:
     known = read_records(place.out, names=f"row_{scale}_*_seed{seed}") if place.out.is_dir() else {}
     for name, record in known.items():
         if (other := record["config"]["training"]["precision"]) != precision:
-            raise InputError(f"seed {seed}: {name} was trained in {other}, this machine trains in {precision}, and rows are compared "
-                             "within one precision: take other seeds, with base among the rows")
+            raise InputError(f"seed {seed}: {name} was trained in {other}, this machine trains in {precision}, and "
+                             "rows are compared within one precision: take other seeds, with base among the rows")
 
 
 def train_row(row: str, seed: int, scale: str, place: Place) -> dict | None:
     "Train a row. Returns its record, None where time ran out."
     check_precision(scale, seed, place)
     corpus, name = corpus_of(scale, place), name_of(row, scale, seed)
-    run = begun_run(place.runs / "variations" / name, corpus.folder, *scaled(row, scale, len(load_vocabulary(corpus.folder)), seed))
+    wanted = scaled(row, scale, len(load_vocabulary(corpus.folder)), seed)
+    run = begun_run(place.runs / "variations" / name, corpus.folder, *wanted)
     return score_row(row, scale, corpus, run, place.out) if train(run, corpus.folder, place.minutes()) else None
 
 # %% ../../nbs/experiments/variations.ipynb #394bde57
@@ -144,9 +147,10 @@ def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict
     trained, translator, name = run.record.read(), load(run.folder), run.folder.name
     src, references = map(list, zip(*corpus.pairs("dev")))
     found = evaluate(translator, src, references, **SEARCH, samples=0)
-    metrics = {"perplexity": found.perplexity, "accuracy": found.accuracy, "perplexity_per_word": found.perplexity_per_word}
+    metrics = {part: getattr(found, part) for part in ("perplexity", "accuracy", "perplexity_per_word")}
     metrics |= {f"{kind}/dev": score.value for kind, score in found.scores.items()}
-    metrics |= {name: trained["metrics"][name] for name in ("parameters", "steps", "tokens_per_second", "averaged_checkpoints")}
+    kept = ("parameters", "steps", "tokens_per_second", "averaged_checkpoints")
+    metrics |= {part: trained["metrics"][part] for part in kept}
     pairs = list(corpus.pairs("train"))
     seen = map(list, zip(*pairs[:: max(1, len(pairs) // len(src))][: len(src)]))
     metrics["perplexity/train"] = translator.measure(*seen).perplexity
@@ -154,12 +158,13 @@ def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict
     sentences.parent.mkdir(parents=True, exist_ok=True)
     write_sentences(sentences, translator, src, references, found.translations)
     config = {"scale": scale, "search": SEARCH, **{part: run.config[part] for part in ("model", "training")}}
-    return make_record(name, "variation", row=row, config=config, seconds=trained["seconds"], metrics=metrics, **run.record.provenance(),
-                       curve=trained["curve"], averages=trained.get("averages"), signature=found.scores["sacrebleu"].signature,
-                       sentences=file_digest(sentences))
+    return make_record(name, "variation", row=row, config=config, seconds=trained["seconds"], metrics=metrics,
+                       **run.record.provenance(), curve=trained["curve"], averages=trained.get("averages"),
+                       signature=found.scores["sacrebleu"].signature, sentences=file_digest(sentences))
 
 # %% ../../nbs/experiments/variations.ipynb #d6bada43
 def command_for(scale: str = "small") -> str:
     "The commands that make missing rows: the data first (kept if already there)."
     corpus, plan = SCALES[scale].corpus, "variations" if scale == "small" else f"variations_{scale}"
-    return f"annotated-transformer prepare data/{corpus} --corpus {corpus} && python -m annotated_transformer.experiments run {plan}"
+    return (f"annotated-transformer prepare data/{corpus} --corpus {corpus} && "
+            f"python -m annotated_transformer.experiments run {plan}")

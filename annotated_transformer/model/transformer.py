@@ -17,7 +17,7 @@ from .attention import MultiHeadAttention, causal_mask, padding_mask
 from .embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from .feed_forward import FeedForward, ParameterAttention
 from .layers import EPSILON, DecoderLayer, EncoderLayer
-from .symbols import END, PAD, START, UNKNOWN  # noqa: F401  importers of 0.1 find them here
+from .symbols import END, PAD, START, UNKNOWN  # noqa: F401 (0.1)
 
 # %% ../../nbs/model/transformer.ipynb #b3c0982a
 @dataclass(frozen=True)
@@ -58,9 +58,10 @@ class TransformerConfig:
     "key-value pairs per head, where parameter_heads is above 0"
 
     def resolved(self) -> "TransformerConfig":
-        "The same shape with `d_k` and `d_v` as numbers. Raises ValueError where they are not given and d_model / n_heads is none."
+        "The same shape with `d_k` and `d_v` as numbers. ValueError where d_model / n_heads is none."
         if None in (self.d_k, self.d_v) and self.d_model % self.n_heads:
-            raise ValueError(f"n_heads is {self.n_heads}: d_model {self.d_model} is not a multiple of it: give d_k and d_v")
+            raise ValueError(f"n_heads is {self.n_heads}: d_model {self.d_model} is not a multiple of it: "
+                             "give d_k and d_v")
         width = self.d_model // self.n_heads
         return replace(self, d_k=width if self.d_k is None else self.d_k, d_v=width if self.d_v is None else self.d_v)
 

@@ -307,6 +307,6 @@ def continue_on(folder, data, before: Run, steps: int) -> Run:
         model = run.model()
         model.load_state_dict(weights)
         state |= {"progress": {"step": done, "epoch": 0, "pool": 0, "position": 0, "seconds": 0.0},
-                  "report": {}}
+                  "report": {}, "line": None}
         run.save_checkpoint(done, model, state, run.config["training"]["keep"])
     return run

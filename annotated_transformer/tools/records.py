@@ -41,7 +41,7 @@ def command_line() -> str:
     if module in ("annotated_transformer.__main__", "annotated_transformer.commands.cli") or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
-        return shlex.join(["python", "-m", module, *sys.argv[1:]])
+        return shlex.join(["python", "-m", module.removesuffix(".__main__"), *sys.argv[1:]])
     return "from Python"
 
 # %% ../../nbs/tools/records.ipynb #ha7dwa1e
@@ -202,11 +202,12 @@ def make_record(
     })
 
 # %% ../../nbs/tools/records.ipynb #6f6b5cf6
-ENTRIES = ("name", "task", "command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds", "metrics")
+ENTRIES = ("name", "task", "command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds",
+           "metrics")
 
 
 def parsed(text: str, place: str | Path) -> dict:
-    "The record in a text. Raises InputError, naming the place, if it is none, or if its digest shows that it was changed after it was written."
+    "The record in a text. Raises InputError, naming the place, if it is none, or was changed after it was written."
     try:
         record = json.loads(text)
     except ValueError:
@@ -214,14 +215,16 @@ def parsed(text: str, place: str | Path) -> dict:
     if not isinstance(record, dict):
         raise InputError(f"{place}: not a JSON object")
     if (lacking := [name for name in ENTRIES if name not in record]) or not isinstance(record["metrics"], dict):
-        raise InputError(f"{place}: not a result record (it has no {', '.join(lacking) or 'metrics'}): make it again with its command")
+        raise InputError(f"{place}: not a result record (it has no {', '.join(lacking) or 'metrics'}): "
+                         "make it again with its command")
     if record.get("digest") != record_digest(record) and not (is_older(record) and "digest" not in record):
-        raise InputError(f"{place}: changed after it was written (its digest is another): take it from the run again, or measure again")
+        raise InputError(f"{place}: changed after it was written (its digest is another): "
+                         "take it from the run again, or measure again")
     return record
 
 
 def read_record(path: str | Path) -> dict:
-    "The one record of a JSON file, such as a run's or what `evaluate --record` writes. Raises InputError as `parsed` does."
+    "The record of a JSON file, such as a run's, or what `evaluate --record` writes. InputError: as `parsed`."
     try:
         return parsed(Path(path).read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError):
@@ -229,7 +232,7 @@ def read_record(path: str | Path) -> dict:
 
 
 def write_record(path: str | Path, record: dict) -> None:
-    "Write a record with its digest into a file of its own. Raises InputError where the record that stands there was changed by hand."
+    "Write a record with its digest into a file of its own. InputError: one that was changed by hand stands there."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
@@ -249,16 +252,20 @@ def check_place(path: Path, option: str = "--record") -> None:
 
 # %% ../../nbs/tools/records.ipynb #983e943a
 FILES = {  # a record stands in the file named after the first word of its name, but for these beginnings
-    "row": "variations", "smoothing_eps": "variations", "rival": "rivals", "to_the_end": "to_the_end", "wider_rates": "wider_rates",
-    "plain_vectors": "plain_vectors", "distance-longer": "distance", "grammar-longer": "grammar", "parameter_attention": "parameter_attention",
-    "attention_compatibility": "section_3", "heads_two_things": "section_3", "relative_positions": "section_3", "small_keys": "section_3",
-    "unasked_places": "section_3", "alignment": "heads", "all_sources": "translation", "fine_tuning": "translation",
-    "grammar_en_de": "translation", "precision": "translation", "prepare": "benchmark", "scores": "translation", "settings": "translation",
-    "trial_m30k": "translation"}
+    "row": "variations", "smoothing_eps": "variations", "rival": "rivals", "to_the_end": "to_the_end",
+    "wider_rates": "wider_rates", "plain_vectors": "plain_vectors", "distance-longer": "distance",
+    "grammar-longer": "grammar", "parameter_attention": "parameter_attention", "attention_compatibility": "section_3",
+    "heads_two_things": "section_3", "relative_positions": "section_3", "small_keys": "section_3",
+    "unasked_places": "section_3", "alignment": "heads", "ibm_model": "heads", "all_sources": "translation", "fine_tuning": "translation",
+    "grammar_en_de": "translation", "precision": "translation", "prepare": "benchmark", "scores": "translation",
+    "settings": "translation", "trial_m30k": "translation"}
 
 
 def comparison_of(record: dict | str) -> str:
-    "The stem of the file that a record, or one of this name, stands in: that of the longest beginning of its name in `FILES`, else its first word."
+    """The stem of the file that a record, or one of this name, stands in.
+
+    It is that of the longest beginning of its name in `FILES`, else its first word.
+    """
     words = (record if isinstance(record, str) else record["name"]).split("_")
     starts = ("_".join(words[:n]) for n in range(len(words), 0, -1))
     return next((FILES[start] for start in starts if start in FILES), words[0])
@@ -272,20 +279,20 @@ def results_folder() -> Path:
 
 
 def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
-    "(place, text) of each record in a folder: a line of a comparison's file, or a file of its own. Raises InputError where there is no folder."
+    "(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: there is no folder."
     folder = results_folder() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
-    for path in sorted(folder.glob("*.json*")):
+    for path in sorted(path for path in folder.glob("*.json*") if path.suffix in (".json", ".jsonl")):  # no file that is being written
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.suffix == ".jsonl":
             yield from ((f"{path}, line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line)
-        elif path.suffix == ".json" and path.name != "summary.json":
+        elif path.name != "summary.json":
             yield str(path), text
 
 
 def read_records(folder: str | Path | None = None, names: str = "*") -> dict[str, dict]:
-    """The records of a folder (`results_folder()`, where none is given), by name; of the names that fit a pattern, such as `paths_*`.
+    """The records of a folder (default: `results_folder()`) whose names fit a pattern, such as `paths_*`, by name.
 
     Raises InputError for what is no record, or was changed after it was written.
     """
@@ -318,12 +325,12 @@ def metric(record: dict, *names: str) -> float:
             value = record["metrics"][name]
             if isinstance(value, (int, float)) and isfinite(value):
                 return value
-            raise InputError(f"{record['name']}: {name} is {value!r}, which is no number: make it again with `{record['command']}`")
+            raise InputError(f"{record['name']}: {name} is {value!r}: make it again with `{record['command']}`")
     raise InputError(f"{record['name']}: no metric {' or '.join(names)}: make it again with `{record['command']}`")
 
 # %% ../../nbs/tools/records.ipynb #dd781863
 def add_record(record: dict, folder: str | Path) -> None:
-    """Add a record, with its digest, to its comparison's file in `folder`, whole or not at all; the same record twice is one.
+    """Add a record, with its digest, to its comparison's file in `folder`, whole or not at all; once more is no change.
 
     Raises InputError where another record of that name stands there: nothing measured is lost by measuring again.
     """
@@ -332,7 +339,7 @@ def add_record(record: dict, folder: str | Path) -> None:
     path, name = folder / f"{comparison_of(record)}.jsonl", record["name"]
     with locked(folder / ".lock"):
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
-        found = {r["name"]: line for n, line in enumerate(lines, 1) if line for r in [parsed(line, f"{path}, line {n}")]}
+        found = {parsed(line, f"{path}, line {n}")["name"]: line for n, line in enumerate(lines, 1) if line}
         if name in found and json.loads(found[name])["digest"] != record["digest"]:
             raise InputError(f"{path}: another record is named {name}: remove its line to measure again")
         found[name] = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
@@ -340,21 +347,23 @@ def add_record(record: dict, folder: str | Path) -> None:
             file.writelines(f"{found[name]}\n" for name in sorted(found))
 
 
-def move_record(path: str | Path, folder: str | Path | None = None) -> None:
-    "Move a record from a file of its own, where a program keeps it as it goes, into its comparison's file in `folder` (that file's own)."
-    add_record(read_record(path), folder or Path(path).parent)
+def move_record(path: str | Path, folder: str | Path | None = None) -> dict:
+    "Move a record from its own file, where a program keeps it as it goes, into its comparison's, in `folder` or beside it."
+    add_record(record := read_record(path), folder or Path(path).parent)
     Path(path).unlink()
+    return record
 
 
 def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
     "Raises InputError, naming the option, before long work, where `add_record` could not add a record of this name."
     check_place(Path(folder) / f"{comparison_of(name)}.jsonl", option)
     if find_record(name, folder):
-        raise InputError(f"{option} {folder}: {comparison_of(name)}.jsonl has a record named {name}: remove its line to measure again")
+        raise InputError(f"{option} {folder}: {comparison_of(name)}.jsonl has a record named {name}: "
+                         "remove its line to measure again")
 
 # %% ../../nbs/tools/records.ipynb #42ae9fc8
 def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
-    "(name, task, date, state) of each record in a folder; the state is its status, `older than the rule`, or what is wrong."
+    "(name, task, date, state) of each record in a folder; state: its status, `older than the rule`, or what is wrong."
     rows = []
     for place, text in texts(folder):
         try:
@@ -369,21 +378,23 @@ def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
 def summary(part: str = "groups") -> dict:
     """A part of the summary of all records: `groups` by name, `verdicts`, `rows`, `points` or `tables`.
 
-    `summary()["row_small_A1"]["metrics"]["perplexity"]["value"]` is a mean over seeds. Raises InputError where there is no summary.
+    `summary()["row_small_A1"]["metrics"]["perplexity"]["value"]` is a mean over seeds. InputError: there is no summary.
     """
     found = read_json(results_folder() / "summary.json")[part]
-    for group in found.values() if part == "groups" else ():
-        group["metrics"] = {name: of if isinstance(of, dict) else {"value": of} for name, of in group["metrics"].items()}
+    for metrics in (group["metrics"] for group in found.values()) if part == "groups" else ():
+        metrics |= {name: {"value": of} for name, of in metrics.items() if not isinstance(of, dict)}
     return found
 
 
 def by_seed(group: dict) -> list[dict]:
-    "The runs of a group, one a seed: record, seed, hardware, metrics, and what the summary keeps of each run, or of the first alone."
-    machines = group["hardware"] if isinstance(group["hardware"], list) else [group["hardware"]] * len(group["seeds"])
-    return [{"name": group["records"][i], "seed": seed, "hardware": machines[i],
-             "metrics": {name: of["values"][i] if "values" in of else of["value"] for name, of in group["metrics"].items()}}
-            | {name: values[i] for name, values in group.get("each", {}).items()} | (group.get("first", {}) if i == 0 else {})
-            for i, seed in enumerate(group["seeds"])]
+    "The runs of a group, one a seed: name, seed, hardware, metrics, and what else is kept (of some, the first run's)."
+    found, machines = [], group["hardware"]
+    for i, (name, seed) in enumerate(zip(group["records"], group["seeds"])):
+        run = {"name": name, "seed": seed, "hardware": machines[i] if isinstance(machines, list) else machines}
+        run["metrics"] = {key: of.get("values", [of["value"]])[i] for key, of in group["metrics"].items()}
+        run |= {key: values[i] for key, values in group.get("each", {}).items()}
+        found.append(run | (group.get("first", {}) if i == 0 else {}))
+    return found
 
 # %% ../../nbs/tools/records.ipynb #07ddb087
 def run_program(function: Callable, module: str, argv: Sequence[str] | None = None) -> None:

@@ -22,7 +22,7 @@ from ..engine.fast import WITHOUT_FLOAT64
 from ..tools.files import InputError, counted
 from ..tools.processes import training_device
 from .regularization import Quality, measure
-from .runs import Run, average
+from .runs import Run, mean_weights
 from .watching import best_step
 
 # %% ../../nbs/training/averaging.ipynb #febe3bfa
@@ -40,11 +40,13 @@ class DevelopmentSet(NamedTuple):
     corpus: ParallelCorpus
     batches: list[Int[np.ndarray, " batch"]]
 
-
-def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int = 32_768, warn: bool = False) -> DevelopmentSet | None:
+# %% ../../nbs/training/averaging.ipynb #d29760c4
+def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int = 32_768,
+                    warn: bool = False) -> DevelopmentSet | None:
     """The set in batches of at most `device_tokens` tokens a side; None where there is nothing to measure.
 
-    Sentences of more than 1,024 tokens that are also longer than any in training are left out; with `warn`, named on standard error.
+    Sentences of more than 1,024 tokens that are also longer than any in training are left out; with `warn`, named on
+    standard error.
     """
     if corpus is None:
         return None
@@ -53,7 +55,8 @@ def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int 
     for side, lengths in (("src", corpus.src_lengths), ("tgt", corpus.tgt_lengths)):
         bound = max(1024, longest.get(side, 0))
         for i in np.flatnonzero(lengths > bound) if warn else ():
-            print(f"warning: development set, line {i + 1}: {lengths[i]:,} {side} tokens, more than {bound:,}: not measured", file=sys.stderr)
+            print(f"warning: development set, line {i + 1}: {lengths[i]:,} {side} tokens, more than {bound:,}: "
+                  "not measured", file=sys.stderr)
         fits &= lengths <= bound
     order = corpus.order(min(run.config["training"]["batch_tokens"], device_tokens))
     batches = [kept for batch in order if len(kept := batch[fits[batch]])]
@@ -62,7 +65,7 @@ def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int 
 # %% ../../nbs/training/averaging.ipynb #619b787b
 def quality_of(paths: list[Path], model: nn.Module, dev: DevelopmentSet) -> Quality:
     "The quality of the average of some checkpoints on the development set; leaves these weights in `model`."
-    model.load_state_dict(average([load_weights(path / "model.safetensors") for path in paths]))
+    model.load_state_dict(mean_weights([load_weights(path / "model.safetensors") for path in paths]))
     return measure(model, map(dev.corpus.batch, dev.batches))
 
 
@@ -114,7 +117,8 @@ def chosen_checkpoints(run: Run, last: int | None, best: bool) -> list[Path]:
         return [whole[step]]
     newest = [*whole.values()][-run.config["training"]["keep"]:]
     if not 1 <= last <= len(newest):
-        raise InputError(f"--last {last}: {run.folder} has {counted(len(newest), 'checkpoint')}: give 1 to {len(newest)}")
+        raise InputError(f"--last {last}: {run.folder} has {counted(len(newest), 'checkpoint')}: "
+                         f"give 1 to {len(newest)}")
     return newest[-last:]
 
 # %% ../../nbs/training/averaging.ipynb #477f9299
@@ -125,7 +129,8 @@ def average_again(run: Run, dev: DevelopmentSet | None, last: int | None, best: 
     "Write another average to `averaged.safetensors`, and its quality to the record; returns that."
     with run.lock():
         paths = chosen_checkpoints(run, last, best)
-        record = run.record.read() if run.record.path.exists() else None  # a damaged one is an error before anything changes
+        # a damaged one is an error before anything changes
+        record = run.record.read() if run.record.path.exists() else None
         found = {"averaged_checkpoints": len(paths)}
         if dev:
             measured = quality_of(paths, empty_model(run), dev)

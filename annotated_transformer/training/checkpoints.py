@@ -130,7 +130,10 @@ class Checkpoints:
         return paths
 
     def newest(self) -> int | None:
-        "The step of the newest undamaged checkpoint; None where there is none at all. Raises InputError where all are damaged."
+        """The step of the newest undamaged checkpoint; None where there is none at all.
+
+        Raises InputError where all are damaged.
+        """
         found = self.found()
         for i, (step, path) in reversed(list(enumerate(found))):
             try:
@@ -138,7 +141,8 @@ class Checkpoints:
                 return step
             except InputError as error:
                 if i == 0:
-                    raise InputError(f"{error}, and there is no intact one before it: put one back, or begin a new run") from None
+                    raise InputError(f"{error}, and there is no intact one before it: "
+                                     "put one back, or begin a new run") from None
                 print(f"{error}: the checkpoint before it is used", file=sys.stderr)
         return None
 
@@ -153,16 +157,19 @@ class Checkpoints:
         return read_checkpoint(found[step])
 
     def write(self, step: int, weights: Mapping[str, Tensor], state: dict) -> Path:
-        "Write one. Raises InputError where the disk is full or cannot be written to; earlier checkpoints remain intact."
+        """Write one.
+
+        Raises InputError where the disk is full or cannot be written to; earlier checkpoints remain intact.
+        """
         from safetensors import SafetensorError
         run = self.folder.parent
         try:
             return write_checkpoint(self.folder, step, weights, state)
         except (OSError, RuntimeError, SafetensorError) as error:
             free = shutil.disk_usage(run).free
-            raise InputError(f"{self.folder}/step_{step}: could not be written ({str(error).splitlines()[0]}; {free >> 20:,} MiB are "
-                             "free): earlier checkpoints are intact; make room, then continue with "
-                             f"`annotated-transformer train {run}`") from error
+            raise InputError(f"{self.folder}/step_{step}: could not be written ({str(error).splitlines()[0]}; "
+                             f"{free >> 20:,} MiB are free): earlier checkpoints are intact; make room, then continue "
+                             f"with `annotated-transformer train {run}`") from error
 
     def prune(self, keep: int, every: int = 1, best: int | None = None) -> None:
         """Remove all checkpoints but the newest `keep` and the one at step `best`.

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Translated', 'Session', 'is_over', 'open_session',
            'what_goes_wrong', 'not_finite', 'check_limits', 'check_not_abandoned', 'train', 'make_objective',
-           'training_config', 'open_data', 'begin_line', 'write_line', 'show_examples', 'save', 'restore', 'catch_up',
-           'finish', 'facts_of', 'meta_model', 'check_positions', 'check_memory', 'start_run']
+           'training_config', 'open_data', 'begin_line', 'write_line', 'show_examples', 'save', 'restore_training',
+           'catch_up', 'finish', 'facts_of', 'meta_model', 'check_positions', 'check_memory', 'start_run']
 
 # %% ../../nbs/training/loop.ipynb #02ce6659
 import contextlib
@@ -38,7 +38,7 @@ from .presets import TrainingConfig, check_training
 from ..tools.processes import (
     Clock, Done, NotFinite, Progress, Report, agreed, bar_text, in_bfloat16, native_precision, process_group,
     processes, progress_bar, rank, stop_signals, summed, training_device)
-from .regularization import Quality, quality, quality_sums
+from .regularization import quality, quality_sums
 from .runs import Run
 from ..corpus.vocabulary import load_vocabulary, vocabulary_sizes
 from .watching import Events, best_step, since_best
@@ -121,9 +121,9 @@ def updates(
 def loop(session: "Session") -> None:
     """Go through the updates to the last one, or until training is asked to stop.
 
-    Every process makes the same calls in the same order, because these wait until all have made them: `update`, whose last backward pass
-    sums the gradients; `Report.add`, `look` and `line`, which sum the loss; `agreed`; `write_line`, where it measures; and `is_over`, where
-    there is patience. What only one process knows (a signal, the clock, the report on its disk) goes through `agreed` first.
+    Every process makes the same calls in the same order, for these wait until all have made them: `update` (it sums the
+    gradients), `Report.add`, `look` and `line` (the loss), `agreed`, `write_line` where it measures, `is_over` where
+    there is patience. What one process alone knows (a signal, the clock, the report) goes through `agreed` first.
     """
     config, report, clock = session.config, session.report, session.clock
     with stop_signals() as signals, progress_bar(config.steps, session.progress.step) as bar:
@@ -153,7 +153,7 @@ class Translated(NamedTuple):
     bleu: float | None = None
     "of more of them, if it was asked for"
 
-
+# %% ../../nbs/training/loop.ipynb #7ddd1c10
 @dataclass
 class Session:
     "Everything that a session of training works with."
@@ -177,28 +177,33 @@ class Session:
 
 # %% ../../nbs/training/loop.ipynb #353ea4cc
 def is_over(session: Session) -> bool:
-    "Whether all updates are done, or the run's patience with the development set is exhausted. Every process asks, or none."
+    """Whether all updates are done, or the run's patience with the development set is exhausted.
+
+    Every process asks, or none.
+    """
     patience = session.config.patience
     if not patience or session.progress.step >= session.config.steps:
         return session.progress.step >= session.config.steps
-    # only the first process has the report
-    lines = [m for m in session.run.history.metrics() if m["step"] <= session.progress.step]  # none from after a checkpoint
+    # only the first process has the report; none of it from after the checkpoint
+    lines = [m for m in session.run.history.metrics() if m["step"] <= session.progress.step]
     return agreed(rank() == 0 and since_best(lines) >= patience)[0]
 
 # %% ../../nbs/training/loop.ipynb #b694af4a
 def open_session(run: Run, data: str | Path | None, minutes: float | None, device_tokens: int = 32_768,
                  compile: bool = False) -> tuple[Session, dict | None]:
-    "Everything that a session needs, in the state of the newest intact checkpoint; and the line of the report that belongs to that."
+    """Everything that a session needs, in the state of the newest intact checkpoint; and the line of the report that
+    belongs to that."""
     config = training_config(run)
     corpus, dev = open_data(run, data or run.config["data"]["folder"])
     measured = development_set(run, dev, device_tokens, warn=rank() == 0)
     objective = make_objective(run, config, compile)
     optimizer = OPTIMIZERS[config.optimizer](objective.parameters())
-    progress, sums, line = restore(run, getattr(objective, "module", objective).model, optimizer)
+    progress, sums, line = restore_training(run, getattr(objective, "module", objective).model, optimizer)
     if line and config.reports(line["step"]):
         sums = {}  # they are in the line
     clock = Clock(progress.seconds, minutes, config.save_minutes)
-    return Session(run, config, corpus, measured, objective, optimizer, progress, Report(sums), clock, device_tokens), line
+    return Session(run, config, corpus, measured, objective, optimizer, progress, Report(sums), clock,
+                   device_tokens), line
 
 # %% ../../nbs/training/loop.ipynb #0f22005d
 @contextlib.contextmanager
@@ -218,7 +223,7 @@ def what_goes_wrong(run: Run) -> Iterator[None]:
         raise InputError("--compile: the compiler failed or was stopped: continue with "
                          f"`annotated-transformer train {run.folder}`, with or without --compile") from error
 
-
+# %% ../../nbs/training/loop.ipynb #507a318e
 def not_finite(run: Run, error: NotFinite) -> InputError:
     "The error to raise for a number that is not finite; the first process also writes the place down."
     place, path = error.place, run.folder / "not_finite.json"
@@ -228,9 +233,10 @@ def not_finite(run: Run, error: NotFinite) -> InputError:
         write_json(path, {"what": str(error), **asdict(place), "sentences": sentences})
         run.history.mark_session(last or 0)  # it ends here, and its time was spent
     kept = "there is no checkpoint yet" if last is None else f"the checkpoint of step {last} is untouched"
-    return InputError(f"{run.folder}: {error} after step {place.step} (epoch {place.epoch}, pool {place.pool}, batch {place.position}): "
-                      f"{path} names the {'place' if sentences is None else 'sentences'}, {kept}; try a lower --rate or "
-                      "--precision float32 in a new run")
+    where = f"epoch {place.epoch}, pool {place.pool}, batch {place.position}"
+    return InputError(f"{run.folder}: {error} after step {place.step} ({where}): {path} names the "
+                      f"{'place' if sentences is None else 'sentences'}, {kept}; try a lower --rate or --precision "
+                      "float32 in a new run")
 
 # %% ../../nbs/training/loop.ipynb #10acc253
 def check_limits(minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
@@ -249,7 +255,8 @@ def check_limits(minutes: float | None, device_tokens: int, compile: bool, tenso
 def check_not_abandoned(run: Run) -> None:
     "Raises InputError where the run was abandoned."
     if run.record.status() == "abandoned":
-        raise InputError(f"{run.folder}: abandoned ({run.record.read().get('reason', 'no reason noted')}): begin a new run")
+        why = run.record.read().get("reason", "no reason noted")
+        raise InputError(f"{run.folder}: abandoned ({why}): begin a new run")
 
 # %% ../../nbs/training/loop.ipynb #c226f0d3
 def train(run: Run, data: str | Path | None = None, minutes: float | None = None, device_tokens: int = 32_768,
@@ -257,9 +264,8 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
           translate: Callable[[nn.Module], Translated] | None = None) -> bool:
     """Train `run` to its last step, from its newest checkpoint if it has one. Returns whether it got there.
 
-    `data` is the corpus, if it has moved. Ctrl-C, SIGTERM and the end of `minutes` leave a checkpoint. A process computes its share of
-    an update, and of the development set, in parts of at most `device_tokens` positions a side. `translate` is asked after each measurement for
-    translations to show, and perhaps their BLEU. Raises InputError for anything wrong with the run, its data, the disk, or the loss.
+    `data` is the corpus, if it has moved; a process works on at most `device_tokens` positions a side at a time;
+    `translate` is asked at each measurement. InputError for anything wrong with run, data, disk or loss.
     """
     check_limits(minutes, device_tokens, compile, tensorboard)
     check_not_abandoned(run)
@@ -271,8 +277,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
             run.continue_from(session.progress.step)
             session.translate = translate
         catch_up(session, line)
-        if rank() == 0 and tensorboard:
-            session.events = Events(run.folder, run.history.metrics())
+        session.events = Events(run.folder, run.history.metrics()) if rank() == 0 and tensorboard else None
         if not is_over(session):
             loop(session)
         done = is_over(session)
@@ -353,11 +358,15 @@ def show_examples(folder: Path, line: dict, examples: list[tuple[str, str, str]]
     (folder / "translations").mkdir(exist_ok=True)
     with writing(folder / "translations" / f"step_{line['step']}.txt", "w") as file:
         file.write(text + "\n")
-    tqdm.write(f"\nUpdate {line['step']:,}, development perplexity {line['dev_perplexity']:.2f}\n{text}\n", file=sys.stderr)
+    title = f"Update {line['step']:,}, development perplexity {line['dev_perplexity']:.2f}"
+    tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)
 
 # %% ../../nbs/training/loop.ipynb #fda2b904
 def save(session: Session, line: dict | None) -> None:
-    "Write a checkpoint, with the `line` that belongs to it. Raises NotFinite for weights that are not finite, InputError for a full disk."
+    """Write a checkpoint, with the `line` that belongs to it.
+
+    Raises NotFinite for weights that are not finite, InputError for a full disk.
+    """
     session.report.look()
     if rank() == 0:
         if not all(p.isfinite().all() for p in session.model.parameters()):
@@ -370,11 +379,12 @@ def save(session: Session, line: dict | None) -> None:
     session.clock.saved()
 
 # %% ../../nbs/training/loop.ipynb #4b188b5e
-def restore(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Progress, dict[str, float], dict | None]:
+def restore_training(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer
+                     ) -> tuple[Progress, dict[str, float], dict | None]:
     """Load model and optimizer from the newest intact checkpoint, or else the run's initial weights, if any.
 
-    Returns the progress, the report's sums and the line that belongs to the checkpoint. Raises InputError where the checkpoint does not fit
-    the model.
+    Returns the progress, the report's sums and the line that belongs to the checkpoint. Raises InputError where the
+    checkpoint does not fit the model.
     """
     newest = run.checkpoints.newest() if rank() == 0 else 0  # one process chooses, so that all take the same
     step = int(summed(newest or 0)[0])
@@ -390,12 +400,12 @@ def restore(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> tup
         raise InputError(f"{run.folder}: the checkpoint does not fit the model that config.json describes: "
                          "put the run's own config.json back, or begin a new run") from None
 
-
+# %% ../../nbs/training/loop.ipynb #0d880f36
 def catch_up(session: Session, line: dict | None) -> None:
     """Make the report agree with the checkpoint that training goes on from, and with the `line` that came with it.
 
-    If a kill came between the checkpoint and its line, this measures and logs it. If the run was extended, what only its former end asked for
-    is taken back: a run of 14 updates that goes on to 24 ends like one of 24.
+    If a kill came between the checkpoint and its line, this measures and logs it. If the run was extended, what only
+    its former end asked for is taken back: a run of 14 updates that goes on to 24 ends like one of 24.
     """
     step, config, history = session.progress.step, session.config, session.run.history
     lines = history.metrics() if rank() == 0 else []
@@ -415,12 +425,13 @@ def finish(session: Session, done: bool) -> None:
     tried = choose_average(run, session.dev, config.keep, best)
     chosen = next(found for found in tried if found["chosen"])
     tokens = sum(m["tokens"] for m in lines)
+    seconds = sum(m["tokens"] / max(m["tokens_per_second"], 1) for m in lines)  # without those of measuring
     metrics = {
         "steps": steps,
         "parameters": sum(p.numel() for p in session.model.parameters()),
         "averaged_checkpoints": chosen["checkpoints"],
         "tokens": tokens,
-        "tokens_per_second": round(tokens / max(sum(m["tokens"] / max(m["tokens_per_second"], 1) for m in lines), 1e-9)),
+        "tokens_per_second": round(tokens / max(seconds, 1e-9)),
     }
     metrics |= {name: chosen[name] for name in ("perplexity/dev", "accuracy/dev") if name in chosen}
     run.history.mark_session(steps)
@@ -459,13 +470,15 @@ def meta_model(config: Any) -> nn.Module:
 
 
 def check_positions(model: Any, corpus: Corpus) -> None:
-    "Raises InputError where a sentence of the training or development set has more symbols than the model has positions."
+    """Raises InputError where a sentence of the training or development set has more symbols than the model has
+    positions."""
     for split, side in itertools.product({"train", "dev"} & corpus.splits.keys(), ("src", "tgt")):
         path = corpus.path(split, side)
         longest = int(Sequences(path).lengths().max())
         if longest > most_positions(model):
+            choice = ", or sinusoidal positions" if hasattr(model, "positions") else ""
             raise InputError(f"max_length {model.max_length}: a sentence of {path} has {longest} symbols: "
-                             f"give {longest} or more" + (", or sinusoidal positions" if hasattr(model, "positions") else ""))
+                             f"give {longest} or more{choice}")
 
 # %% ../../nbs/training/loop.ipynb #7be0c6f3
 def check_memory(model: nn.Module) -> None:

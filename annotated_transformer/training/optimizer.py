@@ -20,7 +20,8 @@ def learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
 
 # %% ../../nbs/training/optimizer.ipynb #59df35e8
 def linear_to_zero(step: int, d_model: int, warmup_steps: int, steps: int) -> float:
-    "Equation 3 up to its peak at `warmup_steps`; then a straight line, which reaches zero right after the last of `steps` updates."
+    """Equation 3 up to its peak at `warmup_steps`; then a straight line, which reaches zero right after the last of
+    `steps` updates."""
     left = (steps + 1 - step) / (steps + 1 - warmup_steps)
     return learning_rate(min(step, warmup_steps), d_model, warmup_steps) * min(1.0, left)
 

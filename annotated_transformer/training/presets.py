@@ -84,8 +84,8 @@ PRESETS = {
 }
 
 # %% ../../nbs/training/presets.ipynb #589f7d1c
-ELSEWHERE = {"parser": "parsing.parser", "parser-semi": "parsing.parser", "parser-small": "parsing.parser",
-             "rival-transformer": "rivals.base"}
+ELSEWHERE = {"parser": "parsing.parser.PRESETS", "parser-semi": "parsing.parser.PRESETS",
+             "parser-small": "parsing.parser.PRESETS", "rival-transformer": "rivals.base.RIVAL_PRESETS"}
 OWN_TRAINING = ("recurrent", "convolutional", "bytenet")  # kinds that rivals.base knows their own paper's training of
 
 
@@ -101,7 +101,8 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
     if name not in preset_names():
         raise InputError(f"--config {name}: there are {', '.join(preset_names())}")
     if name in ELSEWHERE:
-        return import_module(f"annotated_transformer.{ELSEWHERE[name]}").PRESETS[name]
+        module, _, table_of = ELSEWHERE[name].rpartition(".")
+        return getattr(import_module(f"annotated_transformer.{module}"), table_of)[name]
     kind, training = name.removesuffix("-own"), PRESETS["small"][1]
     if kind != name:
         training = import_module("annotated_transformer.rivals.base").own_training(kind, training)
@@ -117,8 +118,7 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         raise InputError(f"seed {training.seed}: give a number from 0 to below 2^63")
     # from 1 - 1/V on, the right symbol would no longer be the likeliest target
     if not 0 <= training.label_smoothing < 1 - 1 / vocab_size:
-        raise InputError(
-            f"label_smoothing {training.label_smoothing}: give a number from 0 to below 1 - 1/vocab_size")
+        raise InputError(f"label_smoothing {training.label_smoothing}: give 0 to less than 1 - 1/vocab_size")
     if not training.save_minutes > 0:
         raise InputError(f"save_minutes {training.save_minutes}: give a number above 0")
     if not 0 < training.rate < math.inf:
@@ -127,7 +127,7 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         if getattr(training, name) not in (known := get_args(TrainingConfig.__annotations__[name])):
             raise InputError(f"{name} {getattr(training, name)}: give {', '.join(known)}")
     if training.schedule != "paper" and training.warmup_steps > training.steps:
-        raise InputError(f"warmup_steps {training.warmup_steps}: more than the {training.steps} steps, at whose end the rate is to be 0: give fewer")
+        raise InputError(f"warmup_steps {training.warmup_steps}: after {training.steps} steps the rate is 0: give fewer")
     if not 0 <= training.clip_norm < math.inf:
         raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
     for name in ("dev_bleu", "patience"):

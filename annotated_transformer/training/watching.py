@@ -21,7 +21,8 @@ def development(lines: Sequence[dict]) -> dict[int, tuple[float, float]]:
 
 
 def best_step(lines: Sequence[dict], every: int = 1) -> int | None:
-    "The update, a multiple of `every`, after which the development set was predicted best; None where it was not measured."
+    """The update, a multiple of `every`, after which the development set was predicted best; None where it was not
+    measured."""
     found = {step: quality for step, quality in development(lines).items() if step % every == 0}
     return max(found, key=found.get, default=None)
 

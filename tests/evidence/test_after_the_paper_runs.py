@@ -12,7 +12,8 @@ from annotated_transformer.tools.files import InputError
 def test_every_run_leaves_a_record_with_what_its_rules_ask_for(what, tmp_path):
     [step] = steps([{"what": what, "seeds": [0]}], scale=0.005)
     record = step.do(Place(tmp_path, tmp_path / "runs", tmp_path / "out"))
-    asked = {rule[key] for rule in rules() if rule["records"] + "_seed0" == step.name for key in ("better", "worse") if key in rule}
+    asked = {rule[key] for rule in rules() if rule["records"] + "_seed0" == step.name for key in ("better", "worse")
+             if key in rule}
     assert record["name"] == step.name and asked and asked <= set(record["metrics"])
 
 

@@ -1,4 +1,4 @@
-"""Paths as a task: what is asked can be answered, nothing gives it away, and a run that was stopped ends as one that was not."""
+"""Paths as a task: what is asked can be answered, nothing gives it away, and a stopped run ends as one that was not."""
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +13,12 @@ from annotated_transformer.tools.records import add_record
 
 RULES = paths.read_rules()
 TINY = RULES._replace(
-    task=replace(RULES.task, symbols=4, nearest=2, farthest=8, room=1, distances=(2, 8), spans={"recall": 1, "copying": 2}), d=16, n_layers=2,
-    n_heads=2, models={name: replace(kind, d_ff=8, k=min(kind.k, 9), r=min(kind.r, 9)) for name, kind in RULES.models.items()},
-    training=replace(RULES.training, batch=8, steps=6, warmup_steps=2, rates=(1e-3, 1e-2), trial_steps=2, every=2, sequences=8, last_sequences=8, seeds=(0, 1)))
+    task=replace(RULES.task, symbols=4, nearest=2, farthest=8, room=1, distances=(2, 8),
+                 spans={"recall": 1, "copying": 2}), d=16, n_layers=2,
+    n_heads=2, models={name: replace(kind, d_ff=8, k=min(kind.k, 9), r=min(kind.r, 9)) for name, kind
+                       in RULES.models.items()},
+    training=replace(RULES.training, batch=8, steps=6, warmup_steps=2, rates=(1e-3, 1e-2), trial_steps=2, every=2,
+                     sequences=8, last_sequences=8, seeds=(0, 1)))
 
 
 def test_the_rules_are_fair():
@@ -23,8 +26,10 @@ def test_the_rules_are_fair():
     weights = [sum(p.numel() for p in paths.Stack(RULES, kind).parameters()) for kind in RULES.models.values()]
     assert max(weights) / min(weights) < 1.05
     for kind in RULES.models.values():
-        assert kind.layer in LAYERS and (kind.layer == "LSTM" or paths.path_to(kind, RULES.task.farthest) <= RULES.n_layers)
-    assert set(RULES.task.distances) <= set(range(RULES.task.nearest, RULES.task.farthest + 1)) and RULES.training.trial_seed not in RULES.training.seeds
+        assert kind.layer in LAYERS
+        assert kind.layer == "LSTM" or paths.path_to(kind, RULES.task.farthest) <= RULES.n_layers
+    assert set(RULES.task.distances) <= set(range(RULES.task.nearest, RULES.task.farthest + 1))
+    assert RULES.training.trial_seed not in RULES.training.seeds
 
 
 def oracle(task, ids, span, distance):
@@ -74,10 +79,11 @@ def test_the_band_is_that_of_restricted_attention():
 
 @pytest.mark.parametrize("model", RULES.models)
 def test_paths_of_whole_stacks(model):
-    "In the stack that is trained an output depends on an input just where the path of its layers is no longer than the stack."
+    "In a trained stack an output depends on an input just where the path of its layers is no longer than the stack."
     rules = TINY._replace(models={model: replace(TINY.models[model], k=3, r=3)})
     torch.manual_seed(0)
-    stack, x = paths.Stack(rules, rules.models[model]).double(), torch.randn(1, 12, 16, dtype=torch.float64, requires_grad=True)
+    stack, x = paths.Stack(rules, rules.models[model]).double(), torch.randn(1, 12, 16, dtype=torch.float64,
+                                                                             requires_grad=True)
     of_one, = torch.autograd.grad(stack.encode(x)[0, -1, 0], x)
     for distance in range(1, 12):
         reached = rules.models[model].layer == "LSTM" or paths.path_to(rules.models[model], distance) <= rules.n_layers
@@ -89,17 +95,19 @@ def test_a_stopped_run_ends_as_one_that_was_not(tmp_path):
     over = replace(parts, until=0.0)  # every evaluation ends a session
     for number, do in enumerate((paths.trials, lambda rules, model, place: paths.measured(rules, model, 0, place))):
         once = do(TINY, "dilated", whole)
-        for stopped in range(20):
-            if (found := do(TINY, "dilated", over)) is not None:
-                break
+        stopped = 0
+        while (found := do(TINY, "dilated", over)) is None:
+            stopped += 1
         assert found["metrics"] == once["metrics"] and found.get("curve") == once.get("curve")
         for record, place in ((once, whole), (found, parts)):
             add_record(record, place.out)
         if number == 0:
             rates = once["metrics"]
     assert stopped == 2 and len(found["sittings"]) == 3
-    assert {"accuracy/recall/8", "while_learning/copying/2", "path/8", "parameters", "steps", "rate"} <= set(once["metrics"])
-    assert rates["rate"] == once["metrics"]["rate"] == max(TINY.training.rates, key=lambda r: rates[f"while_learning/{r:g}"])
+    assert {"accuracy/recall/8", "while_learning/copying/2", "path/8", "parameters", "steps",
+            "rate"} <= set(once["metrics"])
+    assert rates["rate"] == once["metrics"]["rate"] == max(TINY.training.rates,
+                                                           key=lambda r: rates[f"while_learning/{r:g}"])
 
 
 def test_a_damaged_state_is_told(tmp_path):
@@ -110,7 +118,7 @@ def test_a_damaged_state_is_told(tmp_path):
 
 
 def test_an_lstm_with_open_gates_remembers():
-    "The gradient from the last output to the first input, over 100 steps of zeros: with PyTorch's start nothing is left of it."
+    "The gradient from the last output to the first input, over 100 steps: with PyTorch's start nothing is left of it."
     def left(open_gates):
         torch.manual_seed(0)
         layer = paths.mixer(RULES, replace(RULES.models["recurrent"], open_gates=open_gates), 0).layer.double()

@@ -1,10 +1,14 @@
 """The small experiments of section 3: their tasks can be solved, and only as their sentences say."""
+from pathlib import Path
 
 import pytest
 import torch
 
 from annotated_transformer.experiments import section_3
-from annotated_transformer.tools.records import read_records
+from annotated_transformer.experiments.runner import Place, read_plan, steps_of
+from annotated_transformer.tools.records import comparison_of, read_records
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_memory_answers_itself():
@@ -47,7 +51,7 @@ def test_places_that_were_not_asked_about_are_tested_and_no_others(monkeypatch):
         return 0.5
 
     monkeypatch.setattr(section_3, "learned", learned)
-    assert section_3.unasked_places(0) == {"accuracy/sinusoidal": 0.5, "accuracy/learned": 0.5}
+    assert section_3.looking_back(0, left_out=True) == {"accuracy/sinusoidal": 0.5, "accuracy/learned": 0.5}
     for asked, tested in drawn.values():
         assert (asked ^ tested).all() and [i + section_3.BACK for i in tested.nonzero().flatten().tolist()] == list(range(5, section_3.LENGTH, 5))
 
@@ -57,12 +61,6 @@ def test_small_keys_are_means_over_models_of_their_own(monkeypatch):
     monkeypatch.setattr(section_3, "learned", lambda model, *_: begun.append(torch.initial_seed()) or float(len(begun)))
     assert section_3.small_keys(3) == {"accuracy/additive": 5.5, "accuracy/unscaled": 15.5}
     assert begun == [*range(1030, 1040)] * 2
-
-
-def test_an_unknown_experiment_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as end:
-        section_3.main(["unasked", "--out", str(tmp_path)])
-    assert end.value.code == 2 and "unknown experiment 'unasked': there are attention_compatibility" in capsys.readouterr().err
 
 
 def test_bytes_are_those_of_the_hidden_layer():
@@ -83,12 +81,13 @@ def test_a_seed_decides_all():
     assert runs[0] == runs[1]
 
 
-def test_records_are_written(tmp_path, monkeypatch, capsys):
+def test_the_plan_has_the_records_that_are_there():
+    names = [step.name for step in steps_of(read_plan("section_3"))]
+    assert len(names) == 51 and set(names) == {name for name in read_records(ROOT / "nbs/results") if comparison_of(name) == "section_3"}
+
+
+def test_records_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(section_3, "EXPERIMENTS", {"two": lambda seed: {"accuracy/x": 0.5 + seed}})
-    monkeypatch.setattr(section_3, "cost", lambda: {"bytes/additive": 1})
-    section_3.main(["--out", str(tmp_path), "--seeds", "1"])
-    capsys.readouterr()
-    section_3.main(["--out", str(tmp_path), "--seeds", "2"])
-    assert capsys.readouterr().out.startswith("attention_compatibility: its record is there already\ntwo_seed0: its record is there already\ntwo_seed1 {")
-    found = read_records(tmp_path)
-    assert set(found) == {"attention_compatibility", "two_seed0", "two_seed1"} and found["two_seed1"]["metrics"] == {"accuracy/x": 1.5}
+    timing, first, second = section_3.steps({"two": 2})
+    record = second.do(Place(tmp_path, tmp_path, tmp_path))
+    assert timing.alone and first.name == "two_seed0" and (record["name"], record["seed"], record["metrics"]) == ("two_seed1", 1, {"accuracy/x": 1.5})

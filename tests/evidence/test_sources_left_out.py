@@ -18,7 +18,8 @@ def mixed(tmp_path_factory):
     parts = grammar.splits(seed=5, train=400, dev=20, test=20, test_long=5)
     for name, examples in (("one", parts["train"][:200]), ("two", parts["train"][200:]), ("dev", parts["dev"])):
         (folder / f"{name}.tsv").write_text("".join(f"{e.src}\t{e.tgt}\n" for e in examples), encoding="utf-8")
-    (folder / "s.toml").write_text('[train.one]\nfiles = ["one.tsv"]\n[train.two]\nfiles = ["two.tsv"]\nweight = 2\nholdout = 10\n'
+    (folder / "s.toml").write_text('[train.one]\nfiles = ["one.tsv"]\n'
+                                   '[train.two]\nfiles = ["two.tsv"]\nweight = 2\nholdout = 10\n'
                                    '[dev]\nfiles = ["dev.tsv"]\n', encoding="utf-8")
     prepare_sources(folder / "data", folder / "s.toml", src="en", tgt="de", vocab_size=300)
     return folder
@@ -39,9 +40,12 @@ def small(monkeypatch):
 def test_each_run_is_measured_on_the_same_sets(mixed, small, tmp_path):
     place = Place(mixed, tmp_path / "runs", tmp_path / "out")
     some = steps("s.toml", "data", 3, [0, 1], {"first": ["one"], "second": ["two"]})
-    assert [step.name for step in some] == [f"sources_{name}" for name in ("nothing_seed0", "nothing_seed1", "first_seed0", "second_seed0")]
+    assert [step.name for step in some] == [f"sources_{name}"
+                                            for name in ("nothing_seed0", "nothing_seed1", "first_seed0",
+                                                         "second_seed0")]
     assert work(some[:1] + some[2:], place, "sources_left_out") == []
-    corpora = {name: Corpus.open(place.runs / "sources" / f"data_{name}" / "corpus") for name in ("nothing", "first", "second")}
+    corpora = {name: Corpus.open(place.runs / "sources" / f"data_{name}" / "corpus")
+               for name in ("nothing", "first", "second")}
     records = {name: read_records(place.out)[f"sources_{name}_seed0"] for name in corpora}
     assert {tuple(sorted(corpus.splits)) for corpus in corpora.values()} == {("dev", "test_two", "train")}
     for split in ("dev", "test_two"):

@@ -13,7 +13,15 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.translation import SENTENCE, load
 from annotated_transformer.experiments import row_measurements
 from annotated_transformer.experiments.runner import Place
-from annotated_transformer.experiments.variations import ROWS, SCALES, check_precision, corpus_of, scaled, steps, train_row
+from annotated_transformer.experiments.variations import (
+    ROWS,
+    SCALES,
+    check_precision,
+    corpus_of,
+    scaled,
+    steps,
+    train_row,
+)
 from annotated_transformer.model.transformer import Transformer, count_parameters
 from annotated_transformer.tools.files import InputError, file_digest
 from annotated_transformer.tools.records import add_record, read_records
@@ -37,16 +45,21 @@ def test_records_have_what_the_tables_need(place):
         model, training = scaled(row, "tiny", record["config"]["model"]["vocab_size"])
         assert record["name"] == f"row_tiny_{row}_seed0" and (record["task"], record["row"]) == ("variation", row)
         assert record["config"]["model"]["positions"] == model.positions and record["config"]["training"]["seed"] == 0
-        assert record["config"]["search"] == {"beam_size": 4, "alpha": 0.6} and record["metrics"]["averaged_checkpoints"] == 1
+        assert record["config"]["search"] == {"beam_size": 4, "alpha": 0.6}
+        assert record["metrics"]["averaged_checkpoints"] == 1
         assert {"sacrebleu/dev", "bleu_paper/dev", "chrf/dev", "accuracy", "perplexity/train"} <= set(record["metrics"])
-        assert record["metrics"]["parameters"] == count_parameters(model) and record["metrics"]["steps"] == training.steps
+        assert record["metrics"]["parameters"] == count_parameters(model)
+        assert record["metrics"]["steps"] == training.steps
         # the number is that of the last checkpoint, measured anew
-        again = load(place.runs / "variations" / record["name"]).measure(*map(list, zip(*Corpus.open(place.data / "grammar").pairs("dev"))))
+        pairs = Corpus.open(place.data / "grammar").pairs("dev")
+        again = load(place.runs / "variations" / record["name"]).measure(*map(list, zip(*pairs)))
         assert math.isclose(record["metrics"]["perplexity"], again.perplexity, rel_tol=1e-4)
 
 
 def test_a_row_trained_again_has_the_same_numbers(place, tmp_path):
-    before, after = read_records(place.out)["row_tiny_E_seed0"], train_row("E", 0, "tiny", Place(place.data, tmp_path / "runs", tmp_path / "out"))
+    before, after = read_records(place.out)["row_tiny_E_seed0"], train_row("E", 0, "tiny",
+                                                                           Place(place.data, tmp_path / "runs",
+                                                                                 tmp_path / "out"))
     same = ("perplexity", "accuracy", "sacrebleu/dev", "parameters", "steps")
     assert {name: after["metrics"][name] for name in same} == {name: before["metrics"][name] for name in same}
 
@@ -58,10 +71,12 @@ def test_sentences_add_up_to_the_record(place):
         lines = [line.split("\t") for line in path.read_text().splitlines()]
         assert record["sentences"] == file_digest(path) and tuple(lines[0]) == SENTENCE and len(lines) == 1 + 12
         sums = dict(zip(lines[0], (sum(map(float, column)) for column in zip(*lines[1:]))))
-        bleu = BLEU.compute_bleu([sums[f"correct_{n}"] for n in (1, 2, 3, 4)], [sums[f"total_{n}"] for n in (1, 2, 3, 4)],
+        bleu = BLEU.compute_bleu([sums[f"correct_{n}"] for n in (1, 2, 3, 4)],
+                                 [sums[f"total_{n}"] for n in (1, 2, 3, 4)],
                                  int(sums["sys_len"]), int(sums["ref_len"]))
         m = record["metrics"]
-        assert math.isclose(bleu.score, m["sacrebleu/dev"], abs_tol=1e-9) and math.isclose(sums["right"] / sums["tokens"], m["accuracy"], rel_tol=1e-6)
+        assert math.isclose(bleu.score, m["sacrebleu/dev"], abs_tol=1e-9)
+        assert math.isclose(sums["right"] / sums["tokens"], m["accuracy"], rel_tol=1e-6)
         assert math.isclose(math.exp(sums["nats"] / sums["tokens"]), m["perplexity"], rel_tol=1e-4)
 
 
@@ -87,7 +102,7 @@ def test_the_corpus_must_be_the_scales(place, tmp_path):
 
 def test_the_order_of_the_rows():
     order = [step.name.removeprefix("row_small_") for step in steps()]
-    assert len(order) == 3 * len(ROWS) and order[:2] == ["base_seed0", "big_seed0"] and order[len(ROWS)] == "base_seed1"  # the longest first
+    assert len(order) == 3 * len(ROWS) and order[:2] == ["base_seed0", "big_seed0"] and order[len(ROWS)] == "base_seed1"
     assert [name[-1] for name in order] == ["0"] * len(ROWS) + ["1"] * len(ROWS) + ["2"] * len(ROWS)
 
 
@@ -99,7 +114,7 @@ def test_rows_of_the_tiny_scale_can_be_built(row):
 
 
 def test_step_times_are_a_ratio_of_one_process(place, monkeypatch):
-    "With a clock that says 1 s for base, 1.4 and 1.2 for the others, and a machine that grows slower as the rounds go by."
+    "With a clock that says 1 s for base, 1.4 and 1.2 for the others, on a machine that grows slower round by round."
     clock = SimpleNamespace(now=0.0)
     of = {0: 1.0} | {scaled(row, "tiny", 300).model.n_p: seconds for row, seconds in (("AOP1", 1.4), ("AOP2", 1.2))}
 
@@ -109,12 +124,15 @@ def test_step_times_are_a_ratio_of_one_process(place, monkeypatch):
         return torch.tensor(0.0)
 
     monkeypatch.setattr(row_measurements, "update", timed)
-    monkeypatch.setattr(row_measurements, "time", SimpleNamespace(perf_counter=lambda: clock.now, monotonic=time.monotonic))
+    monkeypatch.setattr(row_measurements, "time", SimpleNamespace(perf_counter=lambda: clock.now,
+                                                                  monotonic=time.monotonic))
     [step] = row_measurements.steps("tiny")
     record = row_measurements.measure_step_time("tiny", 0, place, rounds=3)
-    expected = {"step_seconds/base": 1.5, "step_seconds/AOP1": 2.1, "step_seconds/AOP2": 1.8, "ratio/AOP1": 1.4, "ratio/AOP2": 1.2}
+    expected = {"step_seconds/base": 1.5, "step_seconds/AOP1": 2.1, "step_seconds/AOP2": 1.8, "ratio/AOP1": 1.4,
+                "ratio/AOP2": 1.2}
     updates = {u["system"]: u for u in record["metrics"].pop("updates")}
-    assert {row: len(u["all"]) for row, u in updates.items()} == {"base": 3, "AOP1": 3, "AOP2": 3} and len({u["n"] for u in updates.values()}) == 1
+    assert {row: len(u["all"]) for row, u in updates.items()} == {"base": 3, "AOP1": 3, "AOP2": 3}
+    assert len({u["n"] for u in updates.values()}) == 1
     assert updates["AOP1"]["all"] == pytest.approx([1.4 * x for x in updates["base"]["all"]])
     assert record["metrics"] == pytest.approx(expected) and record["name"] == step.name and step.alone
 
