@@ -1,4 +1,4 @@
-"""The attention figures as files and in a browser: a page that draws itself without a network, and answers to a pointer."""
+"""The attention figures as files and in a browser: drawn without a network, and answering to a pointer."""
 import base64
 import itertools
 import json
@@ -9,15 +9,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from browser import Page, browser
 
 from annotated_transformer.corpus import grammar
-from annotated_transformer.model.attention import recording
-from annotated_transformer.inside.attention_figures import (FAINT, FULL, LEAST, MOST, figure_3, figure_4, figure_5, head_view, labels, links,
-                                                     matrix_view, most_unlike, overview, sharpest_heads, view, views, word_places)
-from annotated_transformer.drawing.charts import Shown
-from annotated_transformer.tools.files import InputError
 from annotated_transformer.decoding.translation import Translator, load
-from browser import Page, browser
+from annotated_transformer.drawing.charts import Shown
+from annotated_transformer.inside.attention_figures import (
+    FAINT,
+    FULL,
+    LEAST,
+    MOST,
+    figure_3,
+    figure_4,
+    figure_5,
+    head_view,
+    labels,
+    links,
+    matrix_view,
+    most_unlike,
+    overview,
+    sharpest_heads,
+    view,
+    views,
+    word_places,
+)
+from annotated_transformer.model.attention import recording
+from annotated_transformer.tools.files import InputError
 
 SENTENCE = "The cow that my sister could see is old, but it plays."
 
@@ -37,7 +54,7 @@ def drawn(shown: Shown) -> list[dict]:
     return rows
 
 
-# --- what is recorded ----------------------------------------------------------------------------------------------------------------
+# --- what is recorded -----------------------------------------------------------------------------
 
 def test_a_batch_has_the_weights_of_its_sentences(t):
     sources = [e.src for e in itertools.islice(grammar.examples(seed=9), 12)] + [""]
@@ -71,7 +88,7 @@ def test_as_many_targets_as_sources(t):
         t.attention(["a", "b"], ["c"])
 
 
-# --- words and labels ----------------------------------------------------------------------------------------------------------------
+# --- words and labels -----------------------------------------------------------------------------
 
 def test_every_symbol_is_in_one_word(t):
     for example in itertools.islice(grammar.examples(seed=4), 50):
@@ -85,7 +102,8 @@ def test_every_symbol_is_in_one_word(t):
 
 def test_joined_words_share_out_all_weight(t):
     for stack in ("encoder", "decoder", "cross"):
-        pieces, words = (views(t, "Unbekannt sleeps, \u2603 and Xyzzy plays.", None, stack, joined) for joined in (False, True))
+        pieces, words = (views(t, "Unbekannt sleeps, \u2603 and Xyzzy plays.", None, stack, joined)
+                         for joined in (False, True))
         for a, b in zip(pieces, words, strict=True):
             assert b.weights.shape == (t.model.config.n_heads, len(b.queries), len(b.keys))
             assert len(b.keys) < len(a.keys) or stack == "decoder"
@@ -100,9 +118,10 @@ def test_the_query_has_read_what_the_last_one_wrote(t):
     assert views(t, SENTENCE, None, "decoder", False)[0].keys == list(read)
 
 
-# --- charts --------------------------------------------------------------------------------------------------------------------------
+# --- charts ---------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("source", ["", " ", "\u2603", "The cow sleeps \u2603\u2603 \U0001f404.", "The cow sleeps.", "x" * 400])
+@pytest.mark.parametrize("source",
+                         ["", " ", "\u2603", "The cow sleeps \u2603\u2603 \U0001f404.", "The cow sleeps.", "x" * 400])
 @pytest.mark.parametrize("stack", ["encoder", "decoder", "cross"])
 def test_odd_sentences_are_drawn(t, source, stack):
     target = "" if source == "" else "Die Kuh schl\u00e4ft."
@@ -115,7 +134,8 @@ def test_odd_sentences_are_drawn(t, source, stack):
 def test_the_lines_of_a_long_sentence_are_bounded_and_the_chart_says_so():
     rng = np.random.default_rng(0)
     for n, spread in ((100, 1.0), (100, 0.0), (300, 0.5), (300, 3.0)):
-        weights = rng.dirichlet(np.full(n, 0.02), size=(8, n)) if spread == 3.0 else np.exp(spread * rng.normal(size=(8, n, n)))
+        weights = (rng.dirichlet(np.full(n, 0.02), size=(8, n))
+                   if spread == 3.0 else np.exp(spread * rng.normal(size=(8, n, n))))
         weights /= weights.sum(-1, keepdims=True)
         columns, least = links(weights, range(8))
         kept = weights >= least
@@ -157,7 +177,8 @@ def test_the_three_figures(t):
 def test_the_sharpest_heads_pass_over_the_word_itself_and_the_end(t):
     drawn = view(t, SENTENCE, layer=-1)
     for query in range(len(drawn.queries)):
-        best = {h: max(w for k, w in enumerate(drawn.weights[h, query]) if k != query and drawn.keys[k] != "</s>") for h in range(4)}
+        best = {h: max(w for k, w in enumerate(drawn.weights[h, query]) if k != query and drawn.keys[k] != "</s>")
+                for h in range(4)}
         assert sharpest_heads(drawn, query, 4) == sorted(best, key=lambda h: -best[h])
 
 
@@ -170,14 +191,16 @@ def test_in_the_cross_stack_no_source_word_is_the_query_itself(t):
 
 def strength(rows: list[dict], keys: list[str], full: dict[int, float]) -> dict[tuple, float]:
     "By hand: a weight as a part of its head's full one; on the end symbol a fifth of that."
-    return {(r["h"], r["q"], r["k"]): min(1, r["w"] / max(full[r["h"]], FULL)) * (FAINT if keys[r["k"]] == "</s>" else 1) for r in rows}
+    return {(r["h"], r["q"],
+             r["k"]): min(1, r["w"] / max(full[r["h"]], FULL)) * (FAINT if keys[r["k"]] == "</s>" else 1) for r in rows}
 
 
 @pytest.mark.parametrize("word", [None, "it"])
 def test_each_head_is_drawn_in_full_once_and_the_end_symbol_faintly(t, word):
     drawn_view, rows = view(t, SENTENCE, layer=-1), drawn(head_view(t, SENTENCE, word=word, joined=True))
     words = [i for i, key in enumerate(drawn_view.keys) if key != "</s>"]
-    seen = drawn_view.weights[:, :, words] if word is None else drawn_view.weights[:, [drawn_view.queries.index(word)]][:, :, words]
+    seen = (drawn_view.weights[:, :, words]
+            if word is None else drawn_view.weights[:, [drawn_view.queries.index(word)]][:, :, words])
     expected = strength(rows, drawn_view.keys, {h + 1: w.max() for h, w in enumerate(seen)})
     assert {(r["h"], r["q"], r["k"]): r["s"] for r in rows} == pytest.approx(expected, abs=0.006)
     shown = [r for r in rows if word is None or drawn_view.queries[r["q"]] == word]
@@ -195,7 +218,8 @@ def test_every_layer_with_a_slider(t):
 
 
 def test_what_a_user_can_get_wrong(t):
-    wrong = ("stack", "both", "stack 'both'"), ("layer", 2, "layers 0 to 1"), ("heads", [], "heads"), ("heads", [-1], "0 to 3")
+    wrong = ("stack", "both", "stack 'both'"), ("layer", 2,
+                                                "layers 0 to 1"), ("heads", [], "heads"), ("heads", [-1], "0 to 3")
     for option, value, says in wrong:
         with pytest.raises(InputError, match=says):
             head_view(t, SENTENCE, **{option: value})
@@ -208,7 +232,8 @@ def test_saving(t, tmp_path):
     shown = matrix_view(t, "The cow sleeps.", "Die Kuh schl\u00e4ft.")
     assert shown.save(tmp_path / "new" / "head") == tmp_path / "new" / "head"
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["head.html", "head.png", "head.svg"]
-    assert (tmp_path / "new/head.png").read_bytes().startswith(b"\x89PNG") and "<svg" in (tmp_path / "new/head.svg").read_text()
+    assert (tmp_path / "new/head.png").read_bytes().startswith(b"\x89PNG") and "<svg" in (
+        tmp_path / "new/head.svg").read_text()
     page = (tmp_path / "new/head.html").read_text(encoding="utf-8")
     assert not re.findall(r"<(?:script|link)\b[^>]*(?:src|href)=|@import|(?<!\w)import\(", page)
     assert "<h1>encoder, layer 2 of 2, head 1; weights under 0.01 left out</h1>" in page
@@ -216,7 +241,7 @@ def test_saving(t, tmp_path):
         shown.save(tmp_path / "head.gif")
 
 
-# --- in a browser --------------------------------------------------------------------------------------------------------------------
+# --- in a browser ---------------------------------------------------------------------------------
 
 def open_chart(page: Page, path: Path):
     page.open(path.as_uri(), "!!window.view")
@@ -230,7 +255,8 @@ ITEMS = """window.items = async () => {
     const [left, top] = view.origin(), around = view.padding(), large = frame.width / svg.viewBox.baseVal.width;
     const walk = (mark, x, y) => { for (const item of mark.items || [])
         if (mark.marktype === 'group') (item.items || []).forEach(m => walk(m, x + (item.x || 0), y + (item.y || 0)));
-        else found.push({mark: mark.marktype, ...item.datum, fill: item.fillOpacity, line: item.strokeOpacity, label: item.text,
+        else found.push({mark: mark.marktype, ...item.datum, fill: item.fillOpacity, line: item.strokeOpacity,
+                         label: item.text,
                          x: frame.left + large * (x + (item.bounds.x1 + item.bounds.x2) / 2),
                          y: frame.top + large * (y + (item.bounds.y1 + item.bounds.y2) / 2)}); };
     walk(view.scenegraph().root, around.left + left, around.top + top);
@@ -281,8 +307,10 @@ def test_a_page_without_a_network_answers_to_the_pointer(t, page, tmp_path):
     for r in drawn(shown):
         if r["q"] == 3:
             strongest[r["h"], r["k"]] = r["s"]
-    assert {(i["h"], i["k"]): round(i["fill"], 3) for i in items if i["mark"] == "rect" and "s" in i and "k" in i} == strongest
-    assert {i["q"]: i["fill"] for i in items if i["mark"] == "text" and "q" in i} == {q: 1 if q == 3 else 0.5 for q in word["q"]}
+    assert {(i["h"], i["k"]): round(i["fill"], 3) for i in items if i["mark"] == "rect" and "s" in i
+            and "k" in i} == strongest
+    assert {i["q"]: i["fill"] for i in items if i["mark"] == "text"
+            and "q" in i} == {q: 1 if q == 3 else 0.5 for q in word["q"]}
     page.mouse("mouseMoved", *at(word["k"][9]))
     assert lines(page.js("items()")) == {link for link in every if link[2] == 9}
     line = max((i for i in items if i["mark"] == "rule"), key=lambda i: i["line"])

@@ -94,7 +94,8 @@ def case_of(translator: Translator, e: Example, output: list[int]) -> Case | Non
     found = {i: NOUNS[word] for i, word in enumerate(e.src_tokens) if word in NOUNS and i != noun}
     others = {g: at(i) for i, g in found.items() if g in FORMS and g != gender}
     busy = {it, noun, *found, len(src.words)}
-    return Case(src.ids, output, at(it), at(noun), gender, others, [i for i, group in enumerate(src.group) if group not in busy],
+    return Case(src.ids, output, at(it), at(noun), gender, others,
+                [i for i, group in enumerate(src.group) if group not in busy],
                 e.tgt_tokens[german[0]].lower(), tgt.group.index(german[0]), article_of(e, at, tgt.group))
 
 
@@ -121,11 +122,13 @@ def find_cases(translator: Translator, n: int, seed: int = 31) -> list[Case]:
         found += [case for e, output in zip(some, outputs) if (case := case_of(translator, e, output))]
         if len(found) >= n:
             return found[:n]
-    raise InputError(f"{len(found)} of {n} sentences with a pronoun translated as the grammar does: train the run longer, or give --cases")
+    raise InputError(
+        f"{len(found)} of {n} sentences with a pronoun translated as the grammar does: train the run longer, or give --cases")
 
 # %% ../../nbs/experiments/causes.ipynb #af7c5ea7
 @torch.inference_mode()
-def word_at(translator: Translator, case: Case, step: int, heads: dict | None = None, edges: dict | None = None) -> tuple[str, float]:
+def word_at(translator: Translator, case: Case, step: int, heads: dict | None = None,
+            edges: dict | None = None) -> tuple[str, float]:
     "The likeliest token at a step of the output, which is held up to there; and the log-probability of the token that the output has."
     src, tgt = torch.tensor([case.src]), torch.tensor([[START, *case.output[:step]]])
     with intervening(translator.model, heads, edges):
@@ -196,7 +199,8 @@ def first_choices(model: Transformer, src: list[list[int]], outputs: list[list[i
     lengths = (np.array([len(ids) for ids in side]) for side in (src, outputs))
     device = next(model.parameters()).device
     for batch in batch_indices(*lengths, 2000):
-        sources, inputs = (pad([np.array(ids) for ids in side]).to(device) for side in ([src[i] for i in batch], [[START, *outputs[i][:-1]] for i in batch]))
+        sources, inputs = (pad([np.array(ids) for ids in side]).to(device)
+                           for side in ([src[i] for i in batch], [[START, *outputs[i][:-1]] for i in batch]))
         with intervening(model, heads):
             choices = model(sources, inputs).argmax(-1).cpu()
         for i, row in zip(batch, choices):
@@ -208,7 +212,8 @@ def head_effects(translator: Translator, src: list[list[int]], outputs: list[lis
     model, out = translator.model, {}
     sharp = sharpness(model, src, outputs)
     for stack, layer, head in means:
-        of = out.setdefault(stack, {name: np.zeros(sharp[stack].shape).tolist() for name in ("zero", "mean")} | {"sharp": sharp[stack].tolist()})
+        of = out.setdefault(stack, {name: np.zeros(sharp[stack].shape).tolist()
+                                    for name in ("zero", "mean")} | {"sharp": sharp[stack].tolist()})
         for name, value in (("zero", 0.0), ("mean", means[stack, layer, head])):
             changed = first_choices(model, src, outputs, {(stack, layer, head): value})
             of[name][layer][head] = sum(row.tolist() != outputs[i] for i, row in changed)
@@ -216,14 +221,16 @@ def head_effects(translator: Translator, src: list[list[int]], outputs: list[lis
 
 # %% ../../nbs/experiments/causes.ipynb #2fff2b58
 @torch.inference_mode()
-def sharpness(model: Transformer, src: list[list[int]], outputs: list[list[int]]) -> dict[str, Float[np.ndarray, "layer head"]]:
+def sharpness(model: Transformer, src: list[list[int]],
+              outputs: list[list[int]]) -> dict[str, Float[np.ndarray, "layer head"]]:
     "The largest weight of a query, averaged over queries, for each head of each stack."
     sums, counts = {}, Counter()
     for ids, output in zip(src, outputs):
         with recording(model) as kept:
             model(*(torch.tensor([side]).to(next(model.parameters()).device) for side in (ids, [START, *output[:-1]])))
         for stack, name in SUBLAYERS.items():
-            weights = torch.cat([kept[name.format(layer)][0] for layer in range(len(model.encoder if stack == "encoder" else model.decoder))])
+            weights = torch.cat([kept[name.format(layer)][0]
+                                 for layer in range(len(model.encoder if stack == "encoder" else model.decoder))])
             sums[stack] = sums.get(stack, 0) + weights.amax(-1).double().sum(-1).cpu().numpy()
             counts[stack] += weights.size(2)
     return {stack: (sums[stack] / counts[stack]).round(4) for stack in sums}
@@ -242,10 +249,13 @@ def record_of_causes(translator: Translator, name: str, cases: int, heads: int, 
     metrics["heads"] = head_effects(translator, translator.encode(lines), outputs, mean_outputs(translator, lines))
     if cases:
         found = find_cases(translator, cases)
-        metrics |= count_pronouns(translator, found, seed) | count_articles(translator, found, seed) | {"shares": pronoun_shares()}
+        metrics |= (count_pronouns(translator, found, seed) | count_articles(translator, found, seed)
+                    | {"shares": pronoun_shares()})
     data = translator.run.config["data"]
-    return make_record(name, "causes", data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "grammar", "cases": cases},
-                       config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
+    return make_record(name, "causes",
+                       data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "grammar", "cases": cases},
+                       config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun,
+                       metrics=metrics,
                        weights=translator.run.record.provenance()["weights"])
 
 
@@ -273,7 +283,8 @@ def measure(run: str, /, *, out: Path = Path("nbs/results"), cases: int = 400, h
 # %% ../../nbs/experiments/causes.ipynb #531b1aa0
 def steps(seeds: Sequence[int], cases: int = 400, heads: int = 200, preset: str = "tiny") -> list[Step]:
     "The demo's model, trained anew with each seed on the corpus `grammar`, and what its heads do."
-    return [Step(f"causes_grammar_seed{seed}", partial(train_and_measure, seed, cases, heads, preset)) for seed in seeds]
+    return [Step(f"causes_grammar_seed{seed}", partial(train_and_measure, seed, cases, heads, preset))
+            for seed in seeds]
 
 
 def train_and_measure(seed: int, cases: int, heads: int, preset: str, place: Place) -> dict | None:

@@ -19,13 +19,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .attention_heads import PART, Sentence, resampled, split_words, untrained, word_weights
-from ..tools.files import InputError, file_digest
-from ..model.transformer import Transformer
-from ..tools.text_files import read_pairs
-from ..tools.records import add_record, check_new, make_record, run_program
-from ..decoding.translation import load
 from ..corpus.vocabulary import Vocabulary
+from ..decoding.translation import load
+from annotated_transformer.experiments.attention_heads import (
+    PART,
+    Sentence,
+    resampled,
+    split_words,
+    untrained,
+    word_weights,
+)
+from ..model.transformer import Transformer
+from ..tools.files import InputError, file_digest
+from ..tools.records import add_record, check_new, make_record, run_program
+from ..tools.text_files import read_pairs
 
 # %% ../../nbs/experiments/word_alignment.ipynb #15bd3e9f
 class AlignedPair(NamedTuple):
@@ -84,7 +91,7 @@ def to_sentences(vocabulary: Vocabulary, pairs: list[AlignedPair]) -> list[Sente
 
 def head_sums(model: Transformer, vocabulary: Vocabulary, pairs: list[AlignedPair],
               averaged: bool = False) -> Float[np.ndarray, "sentence layer head sum"]:
-    "`found_and_possible` of every cross-attention head for every pair, or `averaged`, of the mean of each layer's heads."
+    "`found_and_possible` of every cross-attention head for every pair, or `averaged`, of each layer's mean."
     sums = []
     for i, weights in sorted(word_weights(model, to_sentences(vocabulary, pairs)), key=lambda found: found[0]):
         cross = weights["cross"].mean(1, keepdim=True) if averaged else weights["cross"]
@@ -120,7 +127,8 @@ NONE = ""  # the English side of a German word that translates nothing
 
 def ibm_model_1(pairs: Sequence[tuple[list[str], list[str]]], rounds: int = 5) -> dict[str, dict[str, float]]:
     "t(German | English) as {German: {English: t}}, learned from sentence pairs in words."
-    numbers = [{word: i for i, word in enumerate(dict.fromkeys(w for pair in pairs for w in pair[side]), 1)} for side in (0, 1)]
+    numbers = [{word: i for i, word in enumerate(dict.fromkeys(w for pair in pairs for w in pair[side]), 1)}
+               for side in (0, 1)]
     english, german, place, at = [], [], [], 0
     for source, target in pairs:
         e, g = [0, *(numbers[0][w] for w in source)], [numbers[1][w] for w in target]
@@ -169,7 +177,8 @@ def align_by_ibm(text: Sequence[Path], out: Path) -> None:
     low, high = np.quantile(1 - drawn, [0.025, 0.975]).tolist()
     metrics = {"aer": float(error_rate(sums)), "aer_interval": [low, high], "pairs": len(pairs)}
     data = {"name": text[0].name.split(".")[0], "pairs": len(read), "sha256": [file_digest(path) for path in text]}
-    add_record(make_record("ibm_model_1", "alignment", data=data, config={"rounds": 5}, seed=0, seconds=time.monotonic() - begun, metrics=metrics), out)
+    add_record(make_record("ibm_model_1", "alignment", data=data, config={"rounds": 5}, seed=0,
+                           seconds=time.monotonic() - begun, metrics=metrics), out)
     print(f"alignment error rate {100 * metrics['aer']:.1f} ({100 * low:.1f} to {100 * high:.1f})")
 
 # %% ../../nbs/experiments/word_alignment.ipynb #e4619860
