@@ -181,7 +181,7 @@ def head_child(label: str, children: Sequence[str]) -> int:
 def governors(tree: Tree) -> dict[int, int]:
     "The governor of each word but the head of the sentence; words count from 0."
     found, word, open_ = {}, 0, [[]]  # of each bracket that is open: the labels and heads of its children
-    for token, after in zip(tree.walk, (*tree.walk[1:], ")")):
+    for token in tree.walk:
         if is_open(token):
             open_.append([token[1:]])
         elif token != ")":

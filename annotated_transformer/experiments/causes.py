@@ -122,14 +122,14 @@ def find_cases(translator: Translator, n: int, seed: int = 31) -> list[Case]:
         found += [case for e, output in zip(some, outputs) if (case := case_of(translator, e, output))]
         if len(found) >= n:
             return found[:n]
-    raise InputError(
-        f"{len(found)} of {n} sentences with a pronoun translated as the grammar does: train the run longer, or give --cases")
+    raise InputError(f"{len(found)} of {n} sentences with a pronoun are translated as the grammar does: train the run "
+                     "longer, or give --cases")
 
 # %% ../../nbs/experiments/causes.ipynb #af7c5ea7
 @torch.inference_mode()
 def word_at(translator: Translator, case: Case, step: int, heads: dict | None = None,
             edges: dict | None = None) -> tuple[str, float]:
-    "The likeliest token at a step of the output, which is held up to there; and the log-probability of the token that the output has."
+    "The likeliest token at a step of the output, held up to there, and the log-probability of the output's own."
     src, tgt = torch.tensor([case.src]), torch.tensor([[START, *case.output[:step]]])
     with intervening(translator.model, heads, edges):
         logs = translator.model(src.to(translator.device), tgt.to(translator.device))[0, -1].log_softmax(-1)
@@ -146,10 +146,14 @@ def edges_to(place: tuple[str, int, int], queries: Sequence[int], keys: Sequence
 
 # %% ../../nbs/experiments/causes.ipynb #5430e3a5
 def count_pronouns(translator: Translator, cases: Sequence[Case], seed: int = 0) -> dict:
-    """What becomes of the pronoun, by head of the encoder [layer][head]: for each pronoun, its number of cases, how often it changes when
-    the edge from *it* to the noun is cut, and when one to another word is; how often it takes another noun's gender when the edge is
-    redirected there, and how often it changes when it is redirected to a word that is no noun. Then, for the head with most changes by
-    cutting: each pronoun, what it becomes, whether that fits another noun of the sentence, and how often."""
+    """What becomes of the pronoun.
+
+    By head of the encoder, [layer][head], and by pronoun: how often it changes when the edge from *it* to its noun is
+    `cut`, or one to another word (`cut_other`); how often it takes another noun's gender when the edge is `redirected`
+    there, and changes when it is redirected to a word that is no noun (`redirected_other`); and how often the head's
+    strongest word is the noun (`looks`). `becomes`, of the head with most changes by a cut: each pronoun, the new one,
+    whether that fits another noun of the sentence, and how often.
+    """
     c, rng, becomes = translator.model.config, Random(seed), {}
     shape = c.n_layers, c.n_heads
     kinds = ("cut", "cut_other", "looks", "redirected", "redirected_other")
@@ -179,7 +183,7 @@ def count_pronouns(translator: Translator, cases: Sequence[Case], seed: int = 0)
 
 # %% ../../nbs/experiments/causes.ipynb #844a365e
 def count_articles(translator: Translator, cases: Sequence[Case], seed: int = 0) -> dict:
-    "How often the German article changes when the edge from *the* to its noun is cut, by head of the encoder, and when one to another word is."
+    "By head of the encoder: how often the German article changes when *the* -> its noun is cut, and *the* -> another."
     c, rng, some = translator.model.config, Random(seed), [case for case in cases if case.article]
     cut, other = np.zeros((2, c.n_layers, c.n_heads), int)
     for case in some:
@@ -208,7 +212,9 @@ def first_choices(model: Transformer, src: list[list[int]], outputs: list[list[i
 
 
 def head_effects(translator: Translator, src: list[list[int]], outputs: list[list[int]], means: dict) -> dict:
-    "By stack, [layer][head]: in how many sentences the likeliest token changes anywhere when the head is set to zero, or to its mean; and how sharp it is."
+    """By stack, [layer][head]: in how many sentences a likeliest token changes when the head is set to `zero`, or to
+    its `mean`; and how `sharp` it is.
+    """
     model, out = translator.model, {}
     sharp = sharpness(model, src, outputs)
     for stack, layer, head in means:
@@ -237,7 +243,7 @@ def sharpness(model: Transformer, src: list[list[int]],
 
 # %% ../../nbs/experiments/causes.ipynb #c984a8ac
 def pronoun_shares(n: int = 5000, seed: int = 32) -> dict[str, int]:
-    "How often each German pronoun that may stand for *it* is written in `n` pairs of the grammar, whatever it stands for."
+    "How often each German pronoun that may stand for *it* is written in `n` pairs of the grammar, for whatever."
     words = Counter(word.lower() for e in islice(examples(seed), n) for word in e.tgt_tokens)
     return {pronoun: words[pronoun] for pronoun in PRONOUNS}
 
