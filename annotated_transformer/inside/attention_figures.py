@@ -186,17 +186,18 @@ def lines(view: View, heads: Sequence[Head], title: str, pinned: int | None = No
     head_ = top + HEIGHT + block * len(heads) + 4  # of the lower words
     svg = [f'<text x="4" y="16" font-size="13" fill="{INK}">{escape(title)}</text>']
     for i, (layer, head) in enumerate(heads):
-        colour, seen = PALETTE[i % 8], view.weights[layer, head] * (1 if pinned is None
-                                                                    else np.eye(len(view.queries))[pinned][:, None])
+        colour, seen = PALETTE[i % 8], view.weights[layer, head].copy()
+        if pinned is not None:
+            seen[np.arange(len(seen)) != pinned] = 0
         lane = column * (0.5 + 0.5 * (i - (len(heads) - 1) / 2) / len(heads))
         svg += [legend(layer, head, i, colour)] if len(heads) > 1 else []
         svg += line_paths(seen, column, lane, top, colour)
         svg += (blocks(seen.max(1), column, foot + 4 + block * i, block, colour)
                 + blocks(seen.max(0), column, top + HEIGHT + block * i, block, colour))
-    svg += [word(text, column * (q + 0.5), foot, font, "start", INK if pinned in (None, q) else MUTED) for q,
-            text in enumerate(view.queries)]
-    svg += [word(text, column * (k + 0.5), head_, font, "end", MUTED if k in view.special else INK) for k,
-            text in enumerate(view.keys)]
+    svg += [word(text, column * (q + 0.5), foot, font, "start", INK if pinned in (None, q) else MUTED)
+            for q, text in enumerate(view.queries)]
+    svg += [word(text, column * (k + 0.5), head_, font, "end", MUTED if k in view.special else INK)
+            for k, text in enumerate(view.keys)]
     return Part("".join(svg), max(column * words, 7.2 * len(title)), head_ + below)
 
 # %% ../../nbs/inside/attention_figures.ipynb #f3f8ea55
@@ -210,24 +211,20 @@ def line_paths(seen: Float[np.ndarray, "query key"], column: float, lane: float,
     "The lines, those of about the same weight as one path."
     levels = (seen * 50).round()
     for level in np.unique(levels[seen >= LEAST]):
-        d = "".join(f"M{q * column + lane:.1f} {top:.0f}L{k * column + lane:.1f} {top + HEIGHT:.0f}" for q,
-                    k in np.argwhere((levels == level) & (seen >= LEAST)))
+        d = "".join(f"M{q * column + lane:.1f} {top:.0f}L{k * column + lane:.1f} {top + HEIGHT:.0f}"
+                    for q, k in np.argwhere((levels == level) & (seen >= LEAST)))
         yield f'<path d="{d}" stroke="{colour}" stroke-width="1.8" stroke-opacity="{level / 50:g}"/>'
 
 
 def blocks(strongest: Float[np.ndarray, " word"], column: float, top: float, high: float, colour: str) -> list[str]:
-    return [
-        f'<rect x="{i * column + 1:.1f}" y="{top:.0f}" width="{column - 2:.1f}" height="{high}" '
-        f'fill="{colour}" fill-opacity="{w:.2f}"/>'
-            for i, w in enumerate(strongest) if w >= LEAST]
+    return [f'<rect x="{i * column + 1:.1f}" y="{top:.0f}" width="{column - 2:.1f}" height="{high}" '
+            f'fill="{colour}" fill-opacity="{w:.2f}"/>' for i, w in enumerate(strongest) if w >= LEAST]
 
 
 def word(text: str, x: float, y: float, size: float, anchor: str, colour: str) -> str:
     "A word written upwards: its foot, or with the anchor `end` its head, is at (x, y)."
-    return (
-        f'<text transform="translate({x + 0.35 * size:.1f},{y:.1f}) rotate(-90)" '
-        f'font-size="{size:.1f}" text-anchor="{anchor}" '
-            f'fill="{colour}">{escape(text)}</text>')
+    return (f'<text transform="translate({x + 0.35 * size:.1f},{y:.1f}) rotate(-90)" font-size="{size:.1f}" '
+            f'text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>')
 
 # %% ../../nbs/inside/attention_figures.ipynb #b2db110d
 def chosen_heads(view: View, layer: int, heads: Sequence[int] | None) -> list[Head]:
@@ -397,12 +394,11 @@ def overview(translator: Translator, src: str, tgt: str | None = None, stack: st
     drawn = view(translator, src, tgt, stack, joined)
     rows, columns = len(drawn.queries), len(drawn.keys)
     wide, high = (90 * n / max(rows, columns) for n in (columns, rows))
-    table = pd.DataFrame([{"layer": i + 1, "head": h + 1, "map": picture(drawn.weights[i, h], PALETTE[0])} for i,
-                          h in np.ndindex(drawn.weights.shape[:2])])
-    base = alt.Chart(table).encode(x=alt.X("head:O",
-                                           axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)),
-                                   y=alt.Y("layer:O", axis=alt.Axis(domain=False, ticks=False)),
-                                   tooltip=["layer", "head"])
+    table = pd.DataFrame([{"layer": i + 1, "head": h + 1, "map": picture(drawn.weights[i, h], PALETTE[0])}
+                          for i, h in np.ndindex(drawn.weights.shape[:2])])
+    base = alt.Chart(table).encode(
+        x=alt.X("head:O", axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)),
+        y=alt.Y("layer:O", axis=alt.Axis(domain=False, ticks=False)), tooltip=["layer", "head"])
     frames = base.mark_rect(fill="white", stroke="#8886", width=wide + 2, height=high + 2)
     maps = base.mark_image(width=wide, height=high, aspect=False).encode(url="map:N")
     title = alt.TitleParams(f"{stack}: every head of every layer",
@@ -411,8 +407,7 @@ def overview(translator: Translator, src: str, tgt: str | None = None, stack: st
 
 # %% ../../nbs/inside/attention_figures.ipynb #793196f4
 def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = -1,
-                head: int = 0,
-                joined: bool = False, name: str | None = None) -> Shown:
+                head: int = 0, joined: bool = False, name: str | None = None) -> Shown:
     "One head as a map: a row per query, a column per key, opacity the weight. Arguments as for `head_view`."
     import altair as alt
     import pandas as pd
@@ -433,6 +428,5 @@ def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack:
         color=alt.value(PALETTE[0]), tooltip=["query", "key", alt.Tooltip("weight:Q", format=".2f")],
         fillOpacity=alt.FillOpacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None))
     return show(squares.properties(width=alt.Step(18), height=alt.Step(18), title=named(drawn, [chosen]),
-                                   view=alt.ViewBackground(fill="white"),
-                                   padding={"left": 5, "top": 5, "right": 24, "bottom": 5}),
-                                   name)  # the last slanted word leans out
+                                   view=alt.ViewBackground(fill="white"),  # the last slanted word leans out
+                                   padding={"left": 5, "top": 5, "right": 24, "bottom": 5}), name)
