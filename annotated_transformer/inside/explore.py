@@ -82,6 +82,7 @@ def page(translator: Translator, lines: Sequence[str] | None = None) -> str:
     vocabulary, run = translator.vocabulary, translator.run
     parts = {"model": {**vars(translator.model.config)}, **({} if run is None else run.config)}
     about = {
+        "path": None if run is None or ships(run.folder) else str(run.folder),
         "name": run.folder.name if run else "model",
         "config": {part: parts[part] for part in ("kind", "model", "data") if part in parts},
         "vocabulary": NAME + vocabulary.suffix, "sourceVocabulary": SOURCE_NAME + vocabulary.source.suffix
