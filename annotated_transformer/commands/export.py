@@ -35,7 +35,8 @@ def export(
         folder: the new folder; a README in it says how to use it. For a page, its file
         to: a fast engine that only translates, a MarianMTModel with its tokenizer, graphs for any ONNX runtime, or a
             page to look inside, as `explore` writes it
-        quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a large model's space)
+        quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a
+            large model's space)
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")

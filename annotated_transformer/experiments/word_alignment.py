@@ -9,7 +9,7 @@ __all__ = ['NONE', 'AlignedPair', 'aligned_pairs', 'strongest_links', 'found_and
 
 # %% ../../nbs/experiments/word_alignment.ipynb #4008d5c7
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -170,7 +170,7 @@ def align_by_ibm(text: Sequence[Path], out: Path) -> None:
     "Learn IBM model 1 from parallel text, measure it, and write the record ibm_model_1."
     begun, pairs = time.monotonic(), aligned_pairs()
     check_new("ibm_model_1", out)
-    read = [(in_words(pair.src), in_words(pair.tgt)) for pair in read_pairs(list(text))]
+    read = [(in_words(english), in_words(german)) for _, english, german in read_pairs(list(text))]
     t = ibm_model_1([(source, target) for source, target in read if source and target])
     sums = np.array([found_and_possible(linked(pair, t), pair) for pair in pairs], dtype=float)
     (drawn,) = resampled(sums[:, 1], sums[:, 0], samples=2000)
