@@ -197,6 +197,7 @@ def governors(tree: Tree) -> dict[int, int]:
     return found
 
 
+
 # %% ../../nbs/experiments/attention_heads.ipynb #d18f0463
 FAR = 4  # words from a verb to a distant dependent, at least
 UNESCAPED = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
@@ -247,6 +248,7 @@ def tree_sentences(vocabulary: Vocabulary, trees: Iterable[Tree], n: int) -> lis
             return found
     raise InputError(f"{len(found)} sentences that the run's vocabulary can write: give more trees, or fewer "
                      "--sentences")
+
 
 
 # %% ../../nbs/experiments/attention_heads.ipynb #8bd8a6b2
