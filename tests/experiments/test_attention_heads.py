@@ -1,7 +1,7 @@
 """Heads whose behaviour is known, links of sentences written by hand, and controls that must not move."""
 import hashlib
 import json
-from itertools import permutations
+from itertools import islice, permutations
 from random import Random
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from annotated_transformer.commands import cli
-from annotated_transformer.corpus.grammar import parse, realise
+from annotated_transformer.corpus.grammar import examples, parse, realise
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import attention_heads as heads
@@ -21,6 +21,7 @@ from annotated_transformer.experiments.attention_heads import (
     alignment_sums,
     find_heads,
     gold,
+    governors,
     grammar_sentences,
     join,
     link_sums,
@@ -32,10 +33,12 @@ from annotated_transformer.experiments.attention_heads import (
     split_words,
     summarise,
     text_sentences,
+    tree_sentences,
     word_weights,
 )
 from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.model.transformer import END
+from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record
 from annotated_transformer.training.runs import find_run
@@ -395,3 +398,31 @@ def test_the_largest_margin_is_chosen_not_the_largest_share():
     found = find_heads({"encoder/governor": Measured(trained, shuffled, np.zeros_like(trained),
                                                      np.ones(10))})["encoder/governor"]
     assert (found.head, found.value) == (1, pytest.approx(0.5))
+
+
+def test_a_trees_words_and_phrases_are_those_of_its_sentence():
+    "The grammar's trees, read as a treebank's: the same words, pieces and constituents."
+    t = load("grammar")
+    for e in islice(examples(5), 100):
+        tree = read_tree(e.tree)
+        if not 5 <= len(tree.words) <= 40:
+            continue
+        (sentence,) = tree_sentences(t.vocabulary, [tree], 1)
+        assert sentence.src.words == list(e.src_tokens) and sentence.src.ids == t.encode([e.src])[0]
+        words = [i for i, tag in enumerate(tree.tags) if tag[0].isalpha()]  # no punctuation
+        of_grammar = {i: to for i, to in gold(e)["constituent"] if i in words}
+        assert dict(sentence.links["constituent"]) == of_grammar
+        found = governors(tree)
+        (top,) = set(range(len(tree.words))) - found.keys()  # one word governs them all
+        for word in found:
+            seen = {word}
+            while word != top:
+                word = found[word]
+                assert word not in seen
+                seen.add(word)
+
+
+def test_too_few_trees():
+    with pytest.raises(InputError, match="1 sentences that the run's vocabulary can write"):
+        tree_sentences(load("grammar").vocabulary, [read_tree("(S (NP (DT The) (NN dog)) (VP (VBZ is) (ADJP (JJ old))) "
+                                                              "(. .))"), read_tree("(S (X \u2603))")], 2)
