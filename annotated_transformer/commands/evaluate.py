@@ -59,15 +59,18 @@ def score_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 # %% ../../nbs/commands/evaluate.ipynb #46c072ff
-def known_language(given: str | None, otherwise: str | None) -> str | None:
+def known_language(given: str | None, otherwise: str | None, tokenize: Tokenizer | None = None) -> str | None:
     "`given`, which somebody must know how to cut into words, or `otherwise`; a message where Moses does not know it."
     if given is not None and tokenizer_of(given) == "13a":
         moses(given)
     language = given or otherwise
     if tokenizer_of(language) != "13a":
-        say(f"sacreBLEU counts the words of its tokeniser {tokenizer_of(language)} for {language}; --tokenize names another")
-    elif language not in moses_languages():
+        if tokenize is None:
+            say(f"sacreBLEU counts the words of its tokeniser {tokenizer_of(language)} for {language}; --tokenize names another")
+    elif language is None:
         say("No BLEU by the authors' script: name the references' language with --language (de, fr, ...)")
+    elif language not in moses_languages():
+        say(f"No BLEU by the authors' script: Moses has no rules for {language}")
     return language
 
 # %% ../../nbs/commands/evaluate.ipynb #1c4fcfe0
@@ -105,7 +108,8 @@ def evaluate_file(translations: Path, references: Path, language: str | None, re
     "The `summary` of a file of translations; writes its record, if asked."
     begun = time.monotonic()
     made, wanted = map(list, zip(*((a, b) for _, a, b in text_files.two_files(translations, references))))
-    name, language = text_files.name_and_ending(references)[0], known_language(language, text_files.language_of(references))
+    name = text_files.name_and_ending(references)[0]
+    language = known_language(language, text_files.language_of(references), tokenize)
     other = None if against is None else other_system(against, len(made))
     if record is not None:
         check_place(record)
@@ -184,7 +188,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     members, facts = [translator_of(run) for run in runs], None
     translator = translation.ensemble(members)
     rival = translator_of(against) if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None
-    language = known_language(language, translator.run.config["data"].get("tgt"))
+    language = known_language(language, translator.run.config["data"].get("tgt"), tokenize)
     if src:
         name, pairs, kept, facts = file_set(translator.run, src, references)
     else:

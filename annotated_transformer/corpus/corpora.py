@@ -453,7 +453,7 @@ def grammar_corpus(folder, train: int = 40_000, dev: int = 1_000, test: int = 1_
     return build(folder, recipe, streams, gold=gold)
 
 # %% ../../nbs/corpus/corpora.ipynb #498064c3
-OWN_ENDINGS = {"tmp", "old", "gold", "ids", "npy", "json", "jsonl", "model"}  # of the other files of a corpus
+OWN_ENDINGS = {"tmp", "old", "gold", "ids", "npy", "json", "jsonl", "model", "tsv", "gz", "xz", "bz2", "zip"}  # of other files than a text
 
 
 def check_languages(src: str, tgt: str) -> None:

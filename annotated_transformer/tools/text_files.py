@@ -142,6 +142,8 @@ def readable_twice(path) -> Path:
     path = Path(path)
     if str(path) != "-" and (path.is_file() or not path.exists() or path.is_dir()):
         return path
+    if str(path) == "-" and sys.stdin.closed:
+        raise InputError("-: standard input holds one text: give a file for the other")
     with tempfile.NamedTemporaryFile(prefix="standard_input." if str(path) == "-" else "pipe.", delete=False) as copy:
         atexit.register(os.unlink, copy.name)
         with sys.stdin.buffer if str(path) == "-" else open(path, "rb") as stream:

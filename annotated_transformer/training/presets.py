@@ -112,8 +112,8 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
 def check_training(training: TrainingConfig, vocab_size: int) -> None:
     "Raises InputError, which names the field, where a value is impossible."
     for name in ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every"):
-        if getattr(training, name) < 1:
-            raise InputError(f"{name} {getattr(training, name)}: give 1 or more")
+        if not 1 <= getattr(training, name) <= 10**12:
+            raise InputError(f"{name} {getattr(training, name)}: give 1 or more{', at most 10^12' * (getattr(training, name) > 1)}")
     if not 0 <= training.seed < 2**63:
         raise InputError(f"seed {training.seed}: give a number from 0 to below 2^63")
     # from 1 - 1/V on, the right symbol would no longer be the likeliest target

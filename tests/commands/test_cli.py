@@ -1,5 +1,6 @@
 """The command line end to end, and what it says when something is wrong: one line, exit code 2, no traceback, nothing half-written."""
 import contextlib
+import io
 import json
 import os
 import re
@@ -581,6 +582,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "RUN", "--steps", "many"], ["--steps", "many"]),
     (["train", "RUN", "--data", "DATA", "--config", "huge"], ["--config", "huge"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "0"], ["steps 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "1" + "0" * 30], ["at most 10^12"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"],
@@ -896,6 +898,21 @@ def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):
         tmp_path / "data").exists()
 
 
+def test_standard_input_is_one_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Der Hund schläft.\n".encode())))
+    fails(["evaluate", "--translations", "-", "--references", "-"], capsys, "-: standard input holds one text")
+
+
+@pytest.mark.parametrize(("ending", "more", "said"), [
+    ("zh", [], "its tokeniser zh for zh; --tokenize names another"), ("zh", ["--tokenize", "char"], ""), ("de", [], ""),
+    ("sr", [], "Moses has no rules for sr"), ("txt", [], "name the references' language")])
+def test_what_is_said_of_a_language(ending, more, said, tmp_path, capsys):
+    file = write(tmp_path / f"a.{ending}", ["Der Hund schläft hier."] * 2)
+    cli.main(["evaluate", "--translations", str(file), "--references", str(file), *more])
+    told, _, rest = capsys.readouterr().err.partition("Next:")
+    assert rest and (said in told if said else not told)
+
+
 def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])])
@@ -918,10 +935,32 @@ def test_what_a_line_is_warned_of(run, text, said):
 
 @pytest.mark.parametrize("ask", [
     lambda t: t.n_best("one text"), lambda t: list(t.stream("one text")), lambda t: list(t.stream(["a"], ahead=0)),
+    lambda t: t.translate("a\ud800"), lambda t: load(None), lambda t: load(b"run"), lambda t: load(5),
     lambda t: t.measure(["a"], ["b", "c"]), lambda t: t.measure([], []), lambda t: load(t.run.folder, "int4")])
 def test_what_python_may_not_ask(ask, made):
     with pytest.raises(InputError):
         ask(load(made / "run"))
+
+
+@pytest.mark.parametrize(("part", "name", "value", "said"), [
+    ("model", "n_heads", "two", "model: n_heads is 'two': give a whole number"), ("model", "d_k", 1.5, "d_k is 1.5"),
+    ("model", "d_ff", None, "d_ff is None"), ("model", "positions", "x" * 100_000, "positions is 'xxx"),
+    ("model", "n_layers", 10**9, "do not fit"), ("model", "d_model", 2**20, "do not fit"), ("model", "vocab_size", 10**13, "do not fit"),
+    ("model", "parameter_heads", 10**6, "do not fit"), ("data", "longest", "long", "longest"), ("data", "tgt", 5, "tgt")])
+def test_what_a_stranger_wrote_in_a_configuration(part, name, value, said, copy, capsys):
+    "One line at once, and no memory for a model that the weights are not of."
+    config = json.loads((copy / "config.json").read_text())
+    config[part][name] = value
+    (copy / "config.json").write_text(json.dumps(config))
+    fails(["translate", copy, copy / "config.json"], capsys, said)
+
+
+@pytest.mark.parametrize(("name", "value", "said"), [("seed", "x", "seed is 'x'"), ("save_minutes", "soon", "give a number")])
+def test_what_a_stranger_wrote_of_the_training(name, value, said, copy, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    config["training"][name] = value
+    (copy / "config.json").write_text(json.dumps(config))
+    fails(["train", copy], capsys, said)
 
 
 def test_weights_that_ship_have_no_text_to_be_scored_on(tmp_path, monkeypatch, capsys):
