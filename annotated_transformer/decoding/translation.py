@@ -4,15 +4,17 @@
 
 # %% auto #0
 __all__ = ['CONTROL', 'SENTENCE', 'Attention', 'Translation', 'cut', 'Beginning', 'beginning', 'beginnings', 'in_bytes',
-           'Completion', 'with_beginnings', 'batches', 'padded', 'progress_bar', 'Translator', 'text_of', 'described',
-           'attention_of', 'load', 'ensemble', 'Evaluation', 'evaluate', 'reference_losses', 'write_sentences']
+           'Completion', 'side_by_side', 'with_beginnings', 'batches', 'padded', 'progress_bar', 'Translator',
+           'text_of', 'described', 'attention_of', 'load', 'ensemble', 'Evaluation', 'evaluate', 'reference_losses',
+           'write_sentences']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral
@@ -32,10 +34,11 @@ from ..corpus.batching import Batch, batch_indices, pad
 from ..tools.files import InputError, counted, writing
 from .search import NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config
 from ..engine.fast import plain
+from ..engine.kernels import Precision
+from ..engine.kv_cache import prepare
 from ..model.transformer import END, PAD, START, UNKNOWN, Transformer
 from ..training.regularization import Quality, measure
 from ..training.runs import Run, find_run
-from ..engine.rounding import round_products
 from .scores import Score, score, word_perplexity
 from ..tools.processes import training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
@@ -163,6 +166,23 @@ class Completion(Constraint):
                 for old, wait, parents, symbols in zip(state.rest, state.wait, parent.tolist(), symbol.tolist())]
         return self.State(rest, [max(0, wait - 1) for wait in state.wait])
 
+# %% ../../nbs/decoding/translation.ipynb #3d0f7a11
+def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device, workers: int | None = None) -> Iterator[list]:
+    "What `work` makes of each part, in order; `workers` of them at a time, by default one for each thread of a processor."
+    threads = torch.get_num_threads()
+    workers = min(len(parts), workers or (threads if device.type == "cpu" else 1))
+    if workers <= 1:
+        yield from map(work, parts)
+        return
+    share = max(1, threads // workers)
+    torch.set_num_threads(share)
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,))
+    try:
+        yield from pool.map(work, parts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
 # %% ../../nbs/decoding/translation.ipynb #860bb82c
 def with_beginnings(config: SearchConfig, beginnings: Sequence[Beginning], vocabulary: Vocabulary) -> SearchConfig:
     "The search of some sentences that must begin so. Under a constraint of the caller's the pieces of a text are forced."
@@ -201,11 +221,12 @@ class Translator:
     `trained_tokens` is the length of the longest source in training, with its end symbol (`max_tokens` if the
     run does not say). Beyond it, translations are a guess. A source of more than `max_tokens` symbols (1,024,
     or the model's learned positions, if fewer) is cut, with a warning: the search would take minutes and lead
-    nowhere.
+    nowhere. A Transformer's searches compute its products in `precision`, by the kernels that are fastest here.
     """
 
-    def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None):
+    def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None, precision: Precision = "float32"):
         self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
+        prepare(self.model, precision)
         self.max_tokens = min(1024, most_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
@@ -225,12 +246,13 @@ class Translator:
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
     def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 2000, progress=False,
-               first_line: int = 1, **options) -> list[list[Hypothesis]]:
+               first_line: int = 1, workers: int | None = None, **options) -> list[list[Hypothesis]]:
         """The hypotheses of each line, in order; sentences of similar lengths are searched together.
 
         An empty line has a single, empty hypothesis. `progress` shows a bar, or is a tqdm bar to advance by one
         per line. The prefix of `config` is a text that all outputs begin with, or a text or ids for each line.
-        Warnings count lines from `first_line`. `options` are fields of `SearchConfig`.
+        Warnings count lines from `first_line`. `workers` batches are searched at once, each on its share of the threads
+        (by default on a processor: one for each thread). `options` are fields of `SearchConfig`.
         """
         config = search_config(config, **options)
         encoded = cut(self.encode(lines), self.max_tokens, first_line)
@@ -238,14 +260,18 @@ class Translator:
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
         sought = np.array([i for i, ids in enumerate(encoded) if len(ids) > 1], dtype=np.int64)
         sources = [encoded[i] for i in sought]
+
+        def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
+            this = replace(config, seed=(config.seed + int(rows[0])) % 2**63)
+            if prefixes:
+                this = with_beginnings(this, [prefixes[i] for i in rows], self.vocabulary)
+            return self.decode(padded(encoded, rows), this)
+
+        parts = [sought[batch] for batch in reversed(batches(sources, sources, batch_tokens))]
         with progress_bar(progress, len(lines), "sentences", "translating") as bar:
             bar.update(len(lines) - len(sought))
-            for batch in reversed(batches(sources, sources, batch_tokens)):
-                rows = sought[batch]
-                this = replace(config, seed=(config.seed + int(rows[0])) % 2**63)
-                if prefixes:
-                    this = with_beginnings(this, [prefixes[i] for i in rows], self.vocabulary)
-                for i, hypotheses in zip(rows, self.decode(padded(encoded, rows), this)):
+            for rows, several in zip(parts, side_by_side(searched, parts, self.device, workers)):
+                for i, hypotheses in zip(rows, several):
                     found[i] = hypotheses
                 bar.update(len(rows))
         return found
@@ -263,7 +289,7 @@ class Translator:
 
         No text comes twice (other pieces may spell the same), so they can be fewer.
         """
-        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line") if name in options}
+        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line", "workers") if name in options}
         config, found = search_config(config, n_best=n, **options), []
         everything = replace(config, n_best=config.beam_size) if n > 1 and not config.sample else config
         for hypotheses in self.search(lines, everything, **work):
@@ -380,11 +406,11 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
                      stack("decoder", "cross", len(tgt), len(src)))
 
 # %% ../../nbs/decoding/translation.ipynb #3807ffca
-def load(run: str | Path, precision: Literal["float32", "bfloat16", "int8"] = "float32") -> Translator:
+def load(run: str | Path, precision: Precision = "float32") -> Translator:
     """The `Translator` of a run directory, or of weights that ship with the package, by their name.
 
-    Its search computes matrix products in `precision`. Raises InputError where there is no such run, or its
-    files are damaged or do not belong together.
+    Its searches compute in `precision`: float16 is about as good and faster. Raises InputError where there is no such
+    run, or its files are damaged or do not belong together.
     """
     opened = find_run(run)
     model, vocabulary, weights = opened.model(), opened.vocabulary(), opened.weights()
@@ -393,9 +419,7 @@ def load(run: str | Path, precision: Literal["float32", "bfloat16", "int8"] = "f
     except RuntimeError:
         raise InputError(f"{run}: its weights do not fit the model that config.json describes (kind: "
                          f"{opened.config.get('kind', 'transformer')})") from None
-    model = model.to(training_device())
-    round_products(model, precision)
-    return Translator(model, vocabulary, opened)
+    return Translator(model.to(training_device()), vocabulary, opened, precision)
 
 # %% ../../nbs/decoding/translation.ipynb #556ff57b
 def ensemble(members: Sequence[Translator]) -> Translator:

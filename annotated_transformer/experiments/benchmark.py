@@ -29,7 +29,8 @@ from torch import Tensor, nn
 from ..corpus.batching import Batch
 from ..tools.files import InputError
 from ..model.embedding import sinusoids
-from ..engine.fast import fast, keep_memory, product
+from ..engine.fast import fast, keep_memory
+from ..engine.kernels import product
 from ..model.transformer import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
 from ..training.optimizer import adam
 from ..training.presets import TrainingConfig

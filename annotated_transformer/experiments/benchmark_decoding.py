@@ -28,10 +28,10 @@ from torch import Tensor
 from .benchmark import in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
-from ..engine.fast import State, keep_memory
+from ..engine.fast import keep_memory
 from ..model.transformer import BASE, BIG, END, Transformer, TransformerConfig
 from ..tools.records import make_record, run_program
-from ..engine.rounding import PRODUCTS, round_products
+from ..engine.kv_cache import DecoderState, prepare
 from ..decoding.scores import bleu as bleu_score
 from ..tools.text_files import two_files
 from ..tools.processes import training_device
@@ -61,7 +61,7 @@ def endless_model(config: TransformerConfig = BASE) -> Transformer:
 def ours(beam_size: int, src: Tensor, steps: int, precision: str = "float32") -> Callable[[], list[list[int]]]:
     "This package."
     model, extra = endless_model().to(src.device), steps - src.size(1)
-    round_products(model, precision)
+    prepare(model, precision)
     if beam_size == 1:
         return lambda: [h.ids for h in greedy(model, src, extra=extra)]
     return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]
@@ -183,7 +183,7 @@ def report(records: list[dict]) -> str:
 def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) -> list[float]:
     "The median seconds of each step of our search."
     model, src = endless_model().to(training_device()), sources(sentences).to(training_device())
-    step, at, found = State.step, [], []
+    step, at, found = DecoderState.step, [], []
 
     def watched(*args):
         if src.is_cuda:
@@ -191,7 +191,7 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
         at.append(time.perf_counter())
         return step(*args)
 
-    with patch.object(State, "step", watched):
+    with patch.object(DecoderState, "step", watched):
         for _ in range(rounds):
             at.clear()
             beam_search(model, src, beam_size=beam_size, extra=steps - SOURCE)
@@ -256,7 +256,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     "Translate the lines of `src` with the run `name` in each precision; the record with their BLEU is written to the folder `out`."
     sources, wanted = map(list, zip(*((a, b) for _, a, b in two_files(src, references))))
     metrics = {}
-    for precision in ("float32", *PRODUCTS):
+    for precision in ("float32", "float16", "bfloat16", "int8"):
         translator, begun = load(name, precision), time.perf_counter()
         metrics[f"sacrebleu/{precision}"] = bleu_score(translator.translate(sources, progress=True), wanted).value
         metrics[f"seconds/{precision}"] = time.perf_counter() - begun
