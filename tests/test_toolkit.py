@@ -470,7 +470,7 @@ def test_ensembles(finished, tmp_path, capsys):
         evaluate(ensemble([load("grammar")] * 2), ["The cow is old ."], ["Die Kuh ist alt ."])
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
 def test_rounded_products_translate_nearly_the_same(precision):
     from annotated_transformer.corpus import grammar
     lines = [example.src for _, example in zip(range(200), grammar.examples(seed=11))]

@@ -389,7 +389,7 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], config: SearchC
         if len(rows) < len(beams.sentence):
             beams.keep(rows := in_place(rows))
             for kept in (state.keep, *([rules.keep_rows] if constraint else [])):
-                kept(torch.from_numpy(rows).to(device))
+                kept(torch.from_numpy(rows))
         wanted = forced[beams.sentence, beams.length] if beams.length < forced.size(1) else None
         logs = choices(state.step(torch.from_numpy(beams.symbol).to(device)), wanted)
         logs = constraint.weigh(logs, rules) if constraint else logs

@@ -203,10 +203,11 @@ class DecoderState:
 
     def keep(self, rows: Int[Tensor, " kept"]) -> None:
         "These sentences go on, in this order. It is cheap where most of them stay in their places."
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        moved = {place: row for place, row in enumerate(map(int, rows)) if place != row}
 
         def kept(x: Tensor) -> Tensor:
-            x[moved] = x[rows[moved]]
+            if moved:
+                x[[*moved]] = x[[*moved.values()]]
             return x[: len(rows)]
 
         self.source, self.kept = [kept(x) for x in self.source], [kept(x) for x in self.kept]
