@@ -6,7 +6,6 @@ PY ?= python3
 BIN = .venv/bin
 RUNTIME = .venv/.runtime
 DEVELOP = .venv/.develop
-README = README.md
 NB = * */*
 PAPER =
 LAB_NBS = $(if $(PAPER),build/with_the_paper/nbs,nbs)
@@ -16,7 +15,7 @@ RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
 CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_FIGURES="$$PWD/build/figures"
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
 
-.PHONY: help demo test test-all lab exercises export notebooks figures readme site
+.PHONY: help demo test test-all check evidence lab exercises export notebooks figures readme site
 
 help: ## what there is (this list)
 	@sed -n 's/^\([a-z-]*\):.* ## /\1#/p' Makefile | awk -F '#' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -24,11 +23,20 @@ help: ## what there is (this list)
 demo: $(RUNTIME) ## train a small Transformer, watch it learn to translate (minutes)
 	@$(RUN) annotated-transformer demo
 
-test: $(DEVELOP) ## the checks: every chapter runs, nothing is stale, all tests pass
+test: $(DEVELOP) ## the checks of ten minutes: every chapter runs, the package works
 	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
-test-all: $(DEVELOP) ## also the slow ones: chapters' slow cells and tests of minutes
-	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" || status=1; exit $$status
+test-all: $(DEVELOP) ## also the slow ones, and the evidence
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/evidence || status=1; exit $$status
+
+check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run, its room tested (make check NB=model/attention)
+	@$(RUN) nbdev_export
+	@$(RUN) ruff check --quiet nbs/$(NB).ipynb
+	@$(CHECK) nbdev_test --path nbs/$(NB).ipynb
+	@$(CHECK) pytest -n 2 --dist loadgroup tests/$(firstword $(subst /, ,$(NB)))
+
+evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts and the runner
+	@$(CHECK) pytest -n 2 --dist loadgroup tests/evidence
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: with the paper's own words folded in)
 	@$(RUN) jupytext --quiet --sync nbs/*.ipynb nbs/*/*.ipynb
@@ -58,13 +66,8 @@ notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, execut
 
 figures: notebooks ## draw figures/ anew (a chapter draws its own as it runs)
 
-# the index is read in nbs/, the README one folder up: links lose their ../ or gain nbs/; folded cells show their output alone
 readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
-	@mkdir -p build
-	@$(RUN) jupyter nbconvert --log-level ERROR --to markdown --output-dir build --TagRemovePreprocessor.enabled=True \
-		--TagRemovePreprocessor.remove_input_tags hide-input nbs/index.ipynb
-	@sed -e 's#](\([a-z_/]*\.ipynb\|results/\)#](nbs/\1#g' -e 's#](\.\./#](#g' build/index.md \
-		| awk '/^```/ {open = !open; if (open && $$0 == "```") $$0 = "```python"} 1' | cat -s > $(README)
+	@$(RUN) python .ci/readme.py
 
 site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)
 	@$(RUN) python site/build.py $(if $(PAPER),--paper '$(PAPER)')

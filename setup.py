@@ -8,7 +8,7 @@ config = ConfigParser(delimiters=["="], interpolation=None)
 config.read("settings.ini", encoding="utf-8")
 cfg = config["DEFAULT"]
 extras = {key.removesuffix("_requirements"): cfg[key].split() for key in cfg if key.endswith("_requirements")}
-extras["all"] = extras["charts"] + extras["scores"] + extras["corpora"] + extras["cli"]
+extras["all"] = extras["charts"] + extras["scores"] + extras["corpora"]
 extras["dev"] += extras["all"] + extras["watch"] + extras["export"]
 
 setup(
@@ -21,8 +21,9 @@ setup(
     license="Apache-2.0",
     url=cfg["git_url"],
     keywords=cfg["keywords"],
-    packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
-    package_data={cfg["lib_path"]: ["pretrained/**/*", "data/**/*", "experiments/*.toml"]},
+    packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"],
+                           exclude=[cfg["lib_path"] + ".experiments*"]),  # evidence stays in the checkout
+    package_data={cfg["lib_path"]: ["py.typed", "pretrained/**/*", "resources/**/*"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

@@ -1,18 +1,18 @@
 """Writes the learner's copy of every chapter that has exercises: python .ci/exercises.py (`make exercises`).
 
-An exercise is a question, a cell with the tag `solution` and a cell with the tag `check`. The copy keeps a solution's signatures,
-docstrings, imports and the names on the left of `=`; the rest is the learner's. A copy that is there already is left alone.
+An exercise is a question, a cell with the tag `solution` and a cell with the tag `check`. The copy keeps a solution's
+signatures, docstrings, imports and the names on the left of `=`; the rest is the learner's. A copy that is there
+already is left alone.
 """
 import ast
 import json
+import posixpath
 import re
 from pathlib import Path
 
+import tidy
+
 TURN = "...  # your turn"
-
-
-def text(cell: dict) -> str:
-    return "".join(cell["source"])
 
 
 def is_a(cell: dict, tag: str) -> bool:
@@ -40,38 +40,46 @@ def blank(source: str) -> str:
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(out)).strip("\n")
 
 
-def learners(nb: dict, here: set[str]) -> dict:
-    "The notebook with blank solutions and without the checks' outputs; `here` are the copies that links may lead to."
+def learners(nb: dict, place: str, copies: set[str]) -> dict:
+    """The notebook at `place` (`model/attention.ipynb`) with blank solutions and without the checks' outputs.
+
+    Its links lead to the copies that there are, and else into nbs/.
+    """
+    folder = posixpath.dirname(place)
+
+    def to(match: re.Match) -> str:
+        target = posixpath.normpath(posixpath.join(folder, match[1]))
+        return f"]({posixpath.relpath(target if target in copies else f'../nbs/{target}', folder or '.')}"
+
     cells = []
     for cell in nb["cells"]:
         if is_a(cell, "solution"):
-            cell = {**cell, "source": blank(text(cell)), "metadata": {"tags": ["solution"]}}
+            cell = {**cell, "source": blank(tidy.text(cell)), "metadata": {"tags": ["solution"]}}
         elif is_a(cell, "check"):
             cell = {**cell, "outputs": []}
         elif cell["cell_type"] == "markdown":
-            def to(match: re.Match) -> str:
-                return f"]({match[1]}" if match[1] in here else f"](../nbs/{match[1]}"
-            cell = {**cell, "source": re.sub(r"\]\((\w+\.ipynb|results/)", to, text(cell))}
+            cell = {**cell, "source": re.sub(r"\]\(([\w./-]+\.(?:ipynb|json))", to, tidy.text(cell))}
         cells.append(cell)
     return {**nb, "cells": cells}
 
 
-def chapters(nbs: Path) -> dict[Path, dict]:
-    "The chapters that have exercises."
-    read = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(nbs.glob("[0-9]*.ipynb"))}
-    return {path: nb for path, nb in read.items() if any(is_a(cell, "solution") for cell in nb["cells"])}
+def chapters(nbs: Path) -> dict[str, dict]:
+    "The chapters that have exercises, by their places in `nbs`, in the order of the book."
+    return {path.relative_to(nbs).as_posix(): nb for path, nb in tidy.read(nbs).items()
+            if any(is_a(cell, "solution") for cell in nb["cells"])}
 
 
 def main(root: Path) -> None:
-    found, out = chapters(root / "nbs"), root / "exercises"
-    out.mkdir(exist_ok=True)
-    for path, nb in found.items():
-        if (out / path.name).exists():
-            print(f"exercises/{path.name}: kept as it is")
+    found = chapters(root / "nbs")
+    for place, nb in found.items():
+        copy = root / "exercises" / place
+        if copy.exists():
+            print(f"exercises/{place}: kept as it is")
             continue
-        made = learners(nb, {p.name for p in found})
-        (out / path.name).write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"{len(found)} chapters in exercises/: open them with `make lab`, from exercises/{next(iter(found)).name} on")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        made = learners(nb, place, set(found))
+        copy.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{len(found)} chapters in exercises/: open them with `make lab`, from exercises/{next(iter(found))} on")
 
 
 if __name__ == "__main__":

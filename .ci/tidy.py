@@ -1,9 +1,10 @@
-"""Folds what a reader need not see, and links every chapter to its neighbours: python .ci/tidy.py (make notebooks calls it).
+"""Folds what a reader need not see, and links every chapter to its neighbours: `make notebooks` calls it.
 
-Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those that carry the tag `hide-input` or `solution`.
-JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a folded cell has both. A chapter ends
-on one line of links: the chapter before it, the contents, the chapter after it, in the order of nbs/contents.toml. What a cell printed piece by
-piece is one output. Only what is not so yet is written, so that a second run changes nothing.
+Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those with the tag `hide-input` or
+`solution`. JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a
+folded cell has both. A chapter ends on one line of links: the chapter before it, the contents, the chapter after it,
+in the order of nbs/contents.toml. What a cell printed piece by piece is one output. Only what is not so yet is
+written, so that a second run changes nothing.
 """
 import ast
 import hashlib
@@ -27,8 +28,9 @@ def only_imports(source: str) -> bool:
 
 
 def to_fold(cell: dict) -> bool:
+    tagged = {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))
     directed = re.search(r"^#\| ?(default_exp|hide)( |$)", text(cell), re.M)
-    return bool({"hide-input", "solution"} & set(cell["metadata"].get("tags", []))) or bool(directed) or only_imports(text(cell))
+    return bool(tagged or directed) or only_imports(text(cell))
 
 
 def folded(cell: dict) -> dict:
@@ -42,7 +44,7 @@ def folded(cell: dict) -> dict:
 
 
 def whole_streams(cell: dict) -> dict:
-    "A code cell whose outputs to the same stream, one right after the other, are one: how the kernel cut them is chance."
+    "A code cell whose outputs to one stream, one right after the other, are one: how the kernel cut them is chance."
     outputs = []
     for output in cell["outputs"]:
         before = outputs[-1] if outputs else {}
@@ -70,7 +72,8 @@ def links(path: Path, chapters: dict[Path, dict]) -> str:
 
 
 def is_links(cell: dict) -> bool:
-    return cell["cell_type"] == "markdown" and bool(re.fullmatch(r".*\[Contents\]\([./]*index\.ipynb\).*", text(cell).strip()))
+    line = r".*\[Contents\]\([./]*index\.ipynb\).*"
+    return cell["cell_type"] == "markdown" and bool(re.fullmatch(line, text(cell).strip()))
 
 
 def tidied(path: Path, chapters: dict[Path, dict]) -> dict:

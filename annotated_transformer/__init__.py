@@ -1,22 +1,31 @@
 "What most programs need, each imported when it is first asked for: `import annotated_transformer` by itself loads nothing."
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 from . import _moved  # noqa: F401  the names of 0.1 work until 0.3
 
-_MODULES = {
-    "BASE": "model.transformer", "BIG": "model.transformer", "Transformer": "model.transformer", "TransformerConfig": "model.transformer",
-    "MultiHeadAttention": "model.attention", "Translator": "decoding.translation", "load": "decoding.translation",
+_MODULES = {  # site/pages/public_names.md says what each is
+    "model.transformer": "BASE BIG Transformer TransformerConfig",
+    "model.attention": "MultiHeadAttention",
+    "model.symbols": "PAD UNKNOWN START END",
+    "corpus.corpora": "Corpus",
+    "corpus.vocabulary": "load_vocabulary",
+    "training.presets": "TrainingConfig",
+    "training.runs": "Run",
+    "training.loop": "start_run train",
+    "decoding.translation": "Translator evaluate load",
+    "tools.files": "InputError",
 }
-__all__ = [*_MODULES]
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = [*_PLACES]
 
 
 def __getattr__(name: str):
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+    return sorted([*globals(), *_PLACES])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -16,7 +17,6 @@ ROOMS = {  # the modules that a room took in; OLD=NEW where the name changed, to
     "decoding": "scores translation",
     "drawing": "charts model_figures tables=result_tables",
     "engine": "architectures=kinds fast rounding",
-    "experiments": "experiments.claims=judges",
     "inside": "attention_figures",
     "model": "attention embedding feed_forward layers",
     "paper": "paper_source=source",
@@ -55,7 +55,8 @@ class OldName(MetaPathFinder, Loader):
 def forward(room: str, module: str) -> Callable[[str], Any]:
     "The `__getattr__` of a room that has the name of a module of 0.1: what stood in that module comes from the room's `module`."
     def getattr_(name: str) -> Any:
-        if not name.startswith("__") and hasattr(found := import_module(f"{room}.{module}"), name):
+        own = name.startswith("__") or find_spec(f"{room}.{name}")  # a module of the room is no old name
+        if not own and hasattr(found := import_module(f"{room}.{module}"), name):
             warn(f"{room}.{name}", f"{room}.{module}.{name}", 3)
             return getattr(found, name)
         raise AttributeError(f"module {room!r} has no attribute {name!r}")

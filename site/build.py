@@ -1,9 +1,9 @@
 """Builds the book as a website: python site/build.py [--paper COPY] [--out FOLDER] (`make site` calls it).
 
-The notebooks hold their outputs and nothing is executed. Each becomes a page: directives (`#|`) go, imports are folded into one cell,
-charts become a still picture that a script brings to life, and what a book needs around its chapters is made from them (the index of
-functions, the bibliography with its links, reading times). Scripts, fonts and formulas come from packages that are installed, so that
-the site asks no other host for anything.
+The notebooks hold their outputs and nothing is executed. Each becomes a page: directives (`#|`) go, imports are folded
+into one cell, charts become a still picture that a script brings to life, and what a book needs around its chapters is
+made from them (the index of functions, the bibliography with its links, reading times). Scripts, fonts and formulas
+come from packages that are installed, so that the site asks no other host for anything.
 """
 import argparse
 import base64
@@ -24,7 +24,18 @@ sys.path.insert(0, str(SITE))
 import bibliography  # noqa: E402
 import original  # noqa: E402
 import tables  # noqa: E402
-from chapters import Chapter, Definition, directives, needs, only_imports, read_chapters, text  # noqa: E402
+from chapters import (  # noqa: E402
+    APPENDIX,
+    Chapter,
+    Definition,
+    builds_on,
+    by_part,
+    folds,
+    link,
+    only_imports,
+    read_chapters,
+    text,
+)
 
 CHART = "application/vnd.vegalite.v5+json"
 DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
@@ -34,7 +45,7 @@ def markdown(source: str, **more) -> dict:
     return {"cell_type": "markdown", "metadata": {}, "source": source, **more}
 
 
-# --- cells ---------------------------------------------------------------------------------------------------------------------------
+# --- cells ------------------------------------------------------------------------------------------------------------
 
 def about(spec: dict) -> str:
     "What a chart shows, in a line for those who cannot see it: its title, or what its axes say."
@@ -58,33 +69,34 @@ def about(spec: dict) -> str:
     return "Chart: " + (", ".join(words) or "see the text")
 
 
-def chart(output: dict, name: str, static: Path) -> dict:
-    "A chart's output as HTML: the still picture; its specification lies beside it for charts.js."
+def chart(output: dict, here: str, name: str, static: Path) -> dict:
+    "A chart's output as HTML, on the page `here`: the still picture; its specification lies beside it for charts.js."
     spec, png = output["data"][CHART], base64.b64decode("".join(output["data"]["image/png"]))
     (static / "charts").mkdir(exist_ok=True)
     (static / "charts" / f"{name}.png").write_bytes(png)
-    (static / "charts" / f"{name}.js").write_text(f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}", encoding="utf-8")
+    script = f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}"
+    (static / "charts" / f"{name}.js").write_text(script, encoding="utf-8")
     size = output.get("metadata", {}).get("image/png", {})
     shape = "".join(f' {side}="{size[side]}"' for side in ("width", "height") if side in size)
-    words = html.escape(about(spec), quote=True)
+    words, picture = html.escape(about(spec), quote=True), link(f"_static/charts/{name}.png", here)
     figure = (f'<figure class="chart" data-chart="{name}" data-about="{words}">'
-              f'<img class="only-still" loading="lazy" src="_static/charts/{name}.png" alt="{words}"{shape}></figure>')
+              f'<img class="only-still" loading="lazy" src="{picture}" alt="{words}"{shape}></figure>')
     return {"output_type": "display_data", "metadata": {}, "data": {"text/html": figure}}
 
 
-def shown(output: dict, name: str, static: Path) -> dict:
-    "An output as the site shows it."
+def shown(output: dict, here: str, name: str, static: Path) -> dict:
+    "An output as the site shows it on the page `here`."
     data = output.get("data", {})
     if CHART in data:
-        return chart(output, name, static)
+        return chart(output, here, name, static)
     if "text/html" not in data:
         return output
-    page = re.sub(r'(href="\w+)\.ipynb\b', r"\1.html", "".join(data["text/html"]))
+    page = re.sub(r'(href="[\w./]+)\.ipynb\b', r"\1.html", "".join(data["text/html"]))
     return {**output, "data": {**data, "text/html": tables.plain(page)}}
 
 
-def code(cell: dict, stem: str, static: Path) -> dict | None:
-    "A code cell without its directives; None where nothing is left of it."
+def code(cell: dict, here: str, static: Path) -> dict | None:
+    "A code cell of the page `here` without its directives; None where nothing is left of it."
     source = re.sub(r"^#\|.*\n?", "", text(cell), flags=re.M).strip("\n")
     if not source:
         return None
@@ -92,8 +104,10 @@ def code(cell: dict, stem: str, static: Path) -> dict | None:
     told = {}
     if "solution" in tags:
         tags, told = ["hide-input"], {"code_prompt_show": "Show a solution", "code_prompt_hide": "Hide the solution"}
-    outputs = [shown(o, f"{stem}-{cell['id']}-{i}", static) for i, o in enumerate(cell["outputs"])]
-    return {**cell, "source": source, "outputs": outputs, "metadata": {"tags": tags, **({"mystnb": told} if told else {})}}
+    outputs = [shown(o, here, f"{here.replace('/', '-')}-{cell['id']}-{i}", static)
+               for i, o in enumerate(cell["outputs"])]
+    metadata = {"tags": tags, **({"mystnb": told} if told else {})}
+    return {**cell, "source": source, "outputs": outputs, "metadata": metadata}
 
 
 def imports_first(cells: list[dict]) -> list[dict]:
@@ -101,9 +115,11 @@ def imports_first(cells: list[dict]) -> list[dict]:
     taken = [cell for cell in cells if cell["cell_type"] == "code" and only_imports(cell["source"])]
     if not taken:
         return cells
+    told = {"code_prompt_show": "Show imports", "code_prompt_hide": "Hide imports"}
     whole = {**taken[0], "source": "\n".join(cell["source"] for cell in taken),
-             "metadata": {"tags": ["hide-input"], "mystnb": {"code_prompt_show": "Show imports", "code_prompt_hide": "Hide imports"}}}
-    return [whole if cell is taken[0] else cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
+             "metadata": {"tags": ["hide-input"], "mystnb": told}}
+    others = [cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
+    return [whole if cell is taken[0] else cell for cell in others]
 
 
 def folded(cell: dict) -> bool:
@@ -122,22 +138,28 @@ def fewer_folds(cells: list[dict]) -> list[dict]:
     return made
 
 
-def named_links(source: str, here: Chapter | None, names: dict[str, tuple[Chapter, Definition]]) -> str:
+def outside(source: str) -> str:
+    "Links out of nbs/ as the site has them: its pages lie one folder higher."
+    source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source)
+    return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|CHANGELOG)\.md", lambda m: f"]({m[1]}{m[2].lower()}.md", source)
+
+
+def named_links(source: str, here: Chapter, names: dict[str, tuple[Chapter, Definition]]) -> str:
     "Names of the package in the prose lead to the cells that define them, when they cannot be mistaken for a word."
-    def link(match: re.Match) -> str:
+    def linked(match: re.Match) -> str:
         chapter, definition = names.get(match[1].rstrip("()"), (here, None))
         if definition is None or chapter is here or linked_already(match):
             return match[0]
-        return f'<a href="{chapter.stem}.html#{chapter.module}.{definition.name}"><code>{html.escape(match[1])}</code></a>'
+        return f'<a href="{link(address(chapter, definition), here.name)}"><code>{html.escape(match[1])}</code></a>'
 
     if source.lstrip().startswith(("#", "```")) or "```" in source:
         return source
     linked_already = bibliography.in_a_link(source)
-    return re.sub(r"(?<![\[`])`([A-Za-z]\w*(?:\(\))?)`(?![`\]])", link, source)
+    return re.sub(r"(?<![\[`])`([A-Za-z]\w*(?:\(\))?)`(?![`\]])", linked, source)
 
 
 def one_title(cells: list[dict]) -> list[dict]:
-    "Behind a second heading of the first level (*Checks and experiments*) all headings are a level lower: a page has one title."
+    "Behind a second heading of the first level (*Checks and experiments*) all are a level lower: a page has one title."
     lower = ""
     for cell in cells:
         if cell["cell_type"] == "code":
@@ -150,15 +172,25 @@ def one_title(cells: list[dict]) -> list[dict]:
     return cells
 
 
-def facts(chapter: Chapter, chapters: list[Chapter]) -> str:
+def address(chapter: Chapter, definition: Definition) -> str:
+    return f"{chapter.name}.html#{chapter.module}.{definition.name}"
+
+
+def titles(chapters: list[Chapter], here: str) -> str:
+    return ", ".join(f"[{c.title}]({link(f'{c.name}.ipynb', here)})" for c in chapters)
+
+
+def facts(chapter: Chapter, before: list[Chapter]) -> str:
     "The line under a chapter's title."
-    before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
-    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "", f"gives {chapter.gives}" if chapter.gives else ""]
+    before = titles(before, chapter.name)
+    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "",
+            f"gives {chapter.gives}" if chapter.gives else ""]
     return "{.facts}\n" + " · ".join(filter(None, told))
 
 
-def page(chapter: Chapter, chapters: list[Chapter], names: dict, references: dict, static: Path, paper: original.Paper | None) -> dict:
-    "A chapter's notebook as the site shows it."
+def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict, static: Path,
+         paper: original.Paper | None) -> dict:
+    "A chapter's notebook as the site shows it; it builds on the chapters `before`."
     defined = {}
     for definition in chapter.definitions:
         defined.setdefault(definition.cell, []).append(f"{chapter.module}.{definition.name}")
@@ -168,18 +200,19 @@ def page(chapter: Chapter, chapters: list[Chapter], names: dict, references: dic
             continue
         if cell["cell_type"] != "code":
             source = original.beside(text(cell), paper)
-            source = bibliography.linked(named_links(source, chapter, names), references)
-            cells.append({**cell, "source": source.replace("](../figures/", "](figures/")})
-        elif (shown := code(cell, chapter.stem, static)) is not None:
+            source = bibliography.linked(named_links(source, chapter, names), references,
+                                         link("references.html", chapter.name))
+            cells.append({**cell, "source": outside(source)})
+        elif (shown := code(cell, chapter.name, static)) is not None:
             anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
             cells += [markdown(anchors, id=f"{cell['id']}-at")] if anchors else []
             cells.append(shown)
     title, _, lead = text(chapter.nb["cells"][0]).partition("\n> ")
-    head = markdown(f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{facts(chapter, chapters)}", id="head")
+    head = markdown(f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{facts(chapter, before)}", id="head")
     return {**chapter.nb, "cells": [head, *fewer_folds(imports_first(one_title(cells)))]}
 
 
-# --- pages around the chapters -------------------------------------------------------------------------------------------------------
+# --- pages around the chapters ----------------------------------------------------------------------------------------
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
     "The README's page, with the table of contents."
@@ -188,52 +221,61 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
     for cell in nb["cells"]:
         shown = code(cell, "index", static) if cell["cell_type"] == "code" else {**cell, "source": text(cell)}
         if shown is not None:
-            if "hide-input" in shown["metadata"].get("tags", []):  # the first page is for readers: what is folded is left out
+            # the first page is for readers: what is folded is left out
+            if "hide-input" in shown["metadata"].get("tags", []):
                 shown["metadata"] = {"tags": ["remove-input"]}
-            cells.append({**shown, "source": shown["source"].replace("](../figures/", "](figures/").replace("](../LICENSE)", "](LICENSE)")
-                          .replace("](../CONTRIBUTING.md)", "](contributing.md)")})
+            cells.append({**shown, "source": outside(shown["source"])})
     title, _, lead = cells[0]["source"].partition("\n> ")
     cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}"
-    parts = list(dict.fromkeys(chapter.part for chapter in chapters))
-    trees = [(part, [chapter.stem for chapter in chapters if chapter.part == part]) for part in parts] + [("Around the book", extra)]
-    for part, stems in trees:
-        rows = "\n".join(stems)
-        cells.append(markdown(f"```{{toctree}}\n:hidden:\n:caption: {part}\n\n{rows}\n```", id=f"toc-{part[:1]}"))
+    rows = "\n".join([*(chapter.name for chapter in chapters), *extra])
+    cells.append(markdown(f"```{{toctree}}\n:hidden:\n\n{rows}\n```", id="toc"))
     return {**nb, "cells": [*cells, markdown(original.NOTE if paper is None else original.PRIVATE, id="paper")]}
+
+
+def scorer(chapters: list[Chapter]) -> str:
+    "How the search orders what it finds: Sphinx's numbers, the appendix behind everything else."
+    appendix = json.dumps([chapter.name for chapter in chapters if chapter.appendix])
+    return ("var Scorer = {objNameMatch: 11, objPartialMatch: 6, objPrio: {0: 15, 1: 5, 2: -5}, objPrioDefault: 0, "
+            "title: 15, partialTitle: 7, term: 5, partialTerm: 2, "
+            f"score: found => found[4] - ({appendix}.includes(found[0]) ? 1000 : 0)}};\n")
 
 
 def api(chapters: list[Chapter]) -> str:
     "The index of functions."
-    out = ["# Functions and classes", "", "{.lead}", "Every public name of the package, with a link to the cell that defines it.", ""]
+    out = ["# Functions and classes", "", "{.lead}",
+           "Every public name of the package, with a link to the cell that defines it.", ""]
     for chapter in chapters:
         if not chapter.definitions:
             continue
-        rows = [f'<dt><a href="{chapter.stem}.html#{chapter.module}.{d.name}"><code>{html.escape(d.call)}</code></a></dt>'
-                "<dd>" + re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(d.about)) + "</dd>" for d in chapter.definitions]
-        out += [f"## {chapter.module}", "", f"[{chapter.title}]({chapter.path.name}), `from annotated_transformer.{chapter.module} import ...`", "",
+        rows = [f'<dt><a href="{address(chapter, d)}"><code>{html.escape(d.call)}</code></a></dt>'
+                "<dd>" + re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(d.about)) + "</dd>"
+                for d in chapter.definitions]
+        out += [f"## {chapter.module}", "",
+                f"{titles([chapter], 'api')}, `from annotated_transformer.{chapter.module} import ...`", "",
                 '<dl class="api">', *rows, "</dl>", ""]
     return "\n".join(out)
 
 
-def overview(chapters: list[Chapter]) -> str:
+def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
     "Reading times, what each chapter builds on and gives."
-    hours = sum(chapter.minutes for chapter in chapters) / 60
+    def hours(chapters: list[Chapter]) -> str:
+        return f"{sum(chapter.minutes for chapter in chapters) / 60:.0f} hours"
+
+    book, appendix = [c for c in chapters if not c.appendix], [c for c in chapters if c.appendix]
     out = ["# The chapters at a glance", "", "{.lead}",
-           f"All of it takes about {hours:.0f} hours to read: {WORDS_NOTE}", ""]
-    for part in dict.fromkeys(chapter.part for chapter in chapters):
-        mine = [chapter for chapter in chapters if chapter.part == part]
+           f"The book takes about {hours(book)} to read{f', its appendix {hours(appendix)}' if appendix else ''}: "
+           "200 words or 20 lines of code a minute, folded cells not counted.", ""]
+    later = {f"{APPENDIX}: {part}": mine for part, mine in by_part(appendix).items()}
+    for part, mine in (by_part(book) | later).items():
         out += [f"## {part}", "", "| chapter | minutes | the paper | builds on | gives |", "|---|--:|---|---|---|"]
-        for chapter in mine:
-            before = ", ".join(f"[{c.title}]({c.path.name})" for c in needs(chapter, chapters))
-            out.append(f"| [{chapter.title}]({chapter.path.name}) | {chapter.minutes} | {chapter.section} | {before} | {chapter.gives} |")
+        for c in mine:
+            row = [titles([c], "overview"), str(c.minutes), c.section, titles(before[c.name], "overview"), c.gives]
+            out.append(f"| {' | '.join(row)} |")
         out.append("")
     return "\n".join(out)
 
 
-WORDS_NOTE = "200 words or 20 lines of code a minute, folded cells not counted."
-
-
-# --- the whole -----------------------------------------------------------------------------------------------------------------------
+# --- the whole --------------------------------------------------------------------------------------------------------
 
 def mathjax() -> Path:
     "MathJax's folder in the package that brings it."
@@ -266,24 +308,35 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     for chapter in chapters:
         for definition in chapter.definitions:
             unique.setdefault(definition.name, []).append((chapter, definition))
-    names = {name: found[0] for name, found in unique.items() if len(found) == 1 and re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name)}
-    references = bibliography.read(SITE / "references.bib")
+    names = {name: found[0] for name, found in unique.items() if len(found) == 1
+             and re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name)}
+    references, before = bibliography.read(SITE / "references.bib"), builds_on(chapters)
     for chapter in chapters:
-        made = page(chapter, chapters, names, references, static, paper)
-        (source / chapter.path.name).write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
-    pages = {path.stem: path.read_text(encoding="utf-8").replace("../../nbs/", "") for path in sorted((SITE / "pages").glob("*.md"))}
+        made = page(chapter, before[chapter.name], names, references, static, paper)
+        (source / chapter.room).mkdir(exist_ok=True)
+        (source / f"{chapter.name}.ipynb").write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+    pages = {path.stem: path.read_text(encoding="utf-8").replace("](../../nbs/", "](")
+             for path in sorted((SITE / "pages").glob("*.md"))}
     for stem in ("CONTRIBUTING", "CHANGELOG"):
-        pages[stem.lower()] = (ROOT / f"{stem}.md").read_text(encoding="utf-8").replace("](nbs/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
-    pages |= {"api": api(chapters), "overview": overview(chapters), "references": bibliography.page(references, chapters)}
+        words = (ROOT / f"{stem}.md").read_text(encoding="utf-8")
+        pages[stem.lower()] = words.replace("](nbs/", "](").replace("](site/pages/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
+    pages |= {"api": api(chapters), "overview": overview(chapters, before),
+              "references": bibliography.page(references, chapters)}
     for stem, words in pages.items():
-        (source / f"{stem}.md").write_text(bibliography.linked(words, references) if stem != "references" else words, encoding="utf-8")
-    order = [stem for stem in ("overview", "notation", "glossary", "api", "references", "contributing", "changelog")]
-    (source / "index.ipynb").write_text(json.dumps(front(nbs, chapters, order, static, paper), ensure_ascii=False), encoding="utf-8")
+        linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
+        (source / f"{stem}.md").write_text(linked, encoding="utf-8")
+    extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
+             for stem in ("overview", "notation", "glossary", "api", "public_names", "references", "contributing", "changelog")}
+    (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
+    (source / "scorer.js").write_text(scorer(chapters), encoding="utf-8")
+    first = front(nbs, chapters, list(extra), static, paper)
+    (source / "index.ipynb").write_text(json.dumps(first, ensure_ascii=False), encoding="utf-8")
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    arguments.add_argument("--paper", type=Path, help="your copy of the paper's source: an archive, a folder or a .tex file")
+    arguments.add_argument("--paper", type=Path,
+                           help="your copy of the paper's source: an archive, a folder or a .tex file")
     arguments.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     given = arguments.parse_args()
     paper = original.Paper(given.paper) if given.paper else None
@@ -293,11 +346,13 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     source.mkdir(parents=True)
     write_sources(source, paper)
-    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", out.with_name(f"{out.name}_doctrees"), source, out]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])})
+    doctrees = out.with_name(f"{out.name}_doctrees")
+    path = os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", doctrees, source, out],
+                          env={**os.environ, "PYTHONPATH": path})
     if done.returncode == 0:
         (out / ".nojekyll").touch()
-        print(f"{out / 'index.html'}: {len(list(out.glob('*.html')))} pages")
+        print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")
     return done.returncode
 
 

@@ -1,14 +1,17 @@
-"""The chapters as the site needs them: their parts and order, what each defines, builds on and gives, and how long it takes to read."""
+"""The chapters as the site needs them: their order, what each defines, builds on and gives, and how long it takes."""
 import ast
 import json
+import posixpath
 import re
+import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 PACKAGE = "annotated_transformer"
-WORDS, LINES = 200, 20  # read in a minute, of prose and of code that is not folded
-WORKSHOP = "94"  # chapters from this number on are used everywhere, so that to build on them says nothing
+WORDS, LINES = 200, 20  # read in a minute, of prose and tables and of code that is not folded
+EVERYWHERE = {"tools", "drawing"}  # rooms that chapters of every other room use, so that to build on them says nothing
+APPENDIX = "Appendix"
 
 
 def text(cell: dict) -> str:
@@ -45,13 +48,12 @@ class Definition:
 def call(node: ast.FunctionDef | ast.ClassDef) -> str:
     "How it is called, without annotations; a class as its `__init__`, a dataclass as its fields."
     if isinstance(node, ast.FunctionDef):
-        function = ast.FunctionDef(**{f: getattr(node, f) for f in ast.FunctionDef._fields})
-        arguments = ast.parse(ast.unparse(function.args) and f"lambda {bare(function.args)}: 0").body[0].value.args if bare(function.args) else None
-        return f"{node.name}({ast.unparse(arguments) if arguments else ''})"
+        return f"{node.name}({bare(node.args)})"
     for child in node.body:
         if isinstance(child, ast.FunctionDef) and child.name == "__init__":
             return node.name + re.sub(r"^__init__\((self(, )?)?", "(", call(child))
-    fields = [child.target.id for child in node.body if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name)]
+    fields = [child.target.id for child in node.body
+              if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name)]
     return f"{node.name}({', '.join(fields)})" if node.decorator_list and fields else node.name
 
 
@@ -70,18 +72,22 @@ def first_line(node: ast.AST) -> str:
 
 @dataclass(frozen=True)
 class Chapter:
+    "A chapter as contents.toml has it, and what its notebook says."
     path: Path
+    name: str  # its place in nbs/, and its page's on the site: `model/attention`
     part: str
-    gives: str  # as the map of chapters says it
     section: str  # the paper's part
+    gives: str
+    hour: bool
+    appendix: bool
+
+    @property
+    def room(self) -> str:
+        return posixpath.dirname(self.name)
 
     @cached_property
     def nb(self) -> dict:
         return json.loads(self.path.read_text(encoding="utf-8"))
-
-    @property
-    def stem(self) -> str:
-        return self.path.stem
 
     @cached_property
     def title(self) -> str:
@@ -93,7 +99,8 @@ class Chapter:
 
     @cached_property
     def module(self) -> str | None:
-        return next((found["default_exp"] for cell in self.code if "default_exp" in (found := directives(text(cell)))), None)
+        found = (directives(text(cell)).get("default_exp") for cell in self.code)
+        return next(filter(None, found), None)
 
     @cached_property
     def definitions(self) -> list[Definition]:
@@ -104,8 +111,9 @@ class Chapter:
             for node in parsed(text(cell)):
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                     found.append(Definition(node.name, call(node), first_line(node), cell["id"]))
-                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and re.fullmatch("[A-Z][A-Z0-9_]*", node.targets[0].id):
-                    found.append(Definition(node.targets[0].id, node.targets[0].id, "", cell["id"]))
+                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    if re.fullmatch("[A-Z][A-Z0-9_]*", name := node.targets[0].id):
+                        found.append(Definition(name, name, "", cell["id"]))
         return found
 
     @cached_property
@@ -118,28 +126,66 @@ class Chapter:
     @cached_property
     def minutes(self) -> int:
         prose = sum(len(text(cell).split()) for cell in self.nb["cells"] if cell["cell_type"] == "markdown")
+        prose += sum(words(output) for cell in self.code for output in cell["outputs"])
         seen = [cell for cell in self.code if not {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))]
-        lines = sum(len([line for line in text(cell).splitlines() if line and not line.startswith("#|")]) for cell in seen)
+        lines = sum(len([line for line in text(cell).splitlines() if line and not line.startswith("#|")])
+                    for cell in seen)
         return max(1, round(prose / WORDS + lines / LINES))
 
 
+def words(output: dict) -> int:
+    "How many words an output shows as a table or as text; a chart has none."
+    data = output.get("data", {})
+    if any(kind.startswith(("image/", "application/vnd.vega")) for kind in data):
+        return 0
+    shown = "".join(data.get("text/markdown", data.get("text/html", [])))
+    return len(re.sub(r"<style.*?</style>|<[^>]*>", " ", shown, flags=re.S).split())
+
+
 def read_chapters(nbs: Path) -> list[Chapter]:
-    "All chapters in the order of their numbers, with their parts as index.ipynb's map names them."
-    index = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
-    rows, parts, part = {}, {}, ""
-    for line in "\n".join(text(cell) for cell in index["cells"]).splitlines():
-        if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
-            part = heading[1]
-        elif row := re.match(r"\| \[.+?\]\((\w+)\.ipynb\) \| (.*?) \| (.*?) \|$", line):
-            rows[row[1]] = (part, row[3], row[2])
-            parts.setdefault(row[1][0], part)
-    # a chapter that the map lacks (a test says so) stands in the part of its number
-    return [Chapter(path, *rows.get(path.stem, (parts.get(path.stem[0], path.stem[0]), "", ""))) for path in sorted(nbs.glob("[0-9]*.ipynb"))]
+    "All chapters in the order of contents.toml, the appendix last."
+    parts = tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["part"]
+    chapters = [Chapter(nbs / f"{c['path']}.ipynb", c["path"], part["title"], c["section"], c["gives"],
+                        c.get("hour", False), c.get("appendix", False))
+                for part in parts for c in part["chapter"]]
+    return sorted(chapters, key=lambda chapter: chapter.appendix)
 
 
-def needs(chapter: Chapter, chapters: list[Chapter]) -> list[Chapter]:
-    "The chapters before it that this one builds on."
-    return [c for c in chapters if c.module in chapter.imports and c.stem < min(chapter.stem, WORKSHOP)]
+def by_part(chapters: list[Chapter]) -> dict[str, list[Chapter]]:
+    return {part: [c for c in chapters if c.part == part] for part in dict.fromkeys(c.part for c in chapters)}
+
+
+def folds(chapters: list[Chapter], extra: dict[str, str]) -> list[dict]:
+    "What the sidebar shows: the path of one hour, the parts, the appendix by part, the other pages."
+    def fold(title: str, groups: dict[str, list[Chapter]]) -> dict:
+        found = [{"title": part if len(groups) > 1 else "", "pages": [(c.name, c.title.replace("`", "")) for c in mine]}
+                 for part, mine in groups.items()]
+        return {"title": title, "groups": found, "names": [name for group in found for name, _ in group["pages"]]}
+
+    hour, appendix = [c for c in chapters if c.hour], [c for c in chapters if c.appendix]
+    folds = [fold(part, {part: mine}) for part, mine in by_part([c for c in chapters if not c.appendix]).items()]
+    if hour:
+        folds.insert(0, fold("In one hour", {"": hour}))
+    if appendix:
+        folds.append(fold(APPENDIX, by_part(appendix)))
+    around = {"title": "", "pages": list(extra.items())}
+    return [*folds, {"title": "Around the book", "groups": [around], "names": list(extra)}]
+
+
+def builds_on(chapters: list[Chapter]) -> dict[str, list[Chapter]]:
+    "For each chapter those before it whose modules it imports, without those that one of these builds on itself."
+    made, all_of = {}, {}
+    for place, chapter in enumerate(chapters):
+        direct = [c for c in chapters[:place] if c.module in chapter.imports and c.room not in EVERYWHERE]
+        implied = {name for c in direct for name in all_of[c.name]}
+        made[chapter.name] = [c for c in direct if c.name not in implied]
+        all_of[chapter.name] = implied | {c.name for c in direct}
+    return made
+
+
+def link(target: str, here: str) -> str:
+    "The way from the page `here` to `target`, both named from the site's top: `../api.html` from `model/attention`."
+    return posixpath.relpath(target, posixpath.dirname(here) or ".")
 
 
 def anchor(title: str) -> str:

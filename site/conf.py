@@ -1,4 +1,8 @@
 """Sphinx's settings for the book. site/build.py copies this file beside the pages that it makes, and builds there."""
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
 project = "Attention Is All You Need, annotated"
 author = "The annotated-transformer developers"
 copyright = "2026 onwards, the annotated-transformer developers"
@@ -18,14 +22,15 @@ suppress_warnings = ["myst.header"]  # a chapter may go from a title to a third-
 
 html_theme = "sphinx_book_theme"
 templates_path = ["_templates"]
-html_sidebars = {"**": ["home.html", "icon-links.html", "search-button-field.html", "sbt-sidebar-nav.html"]}
+html_sidebars = {"**": ["home.html", "icon-links.html", "search-button-field.html", "contents.html"]}
 html_title = project
+html_search_scorer = str(HERE / "scorer.js")
 html_static_path = ["_static"]
 html_extra_path = ["extra"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["book.css"]
 html_js_files = [("charts.js", {"defer": "defer"})]
-html_context = {"default_mode": "auto"}
+html_context = {"default_mode": "auto", "folds": json.loads((HERE / "folds.json").read_text(encoding="utf-8"))}
 html_copy_source = html_show_sourcelink = False
 html_last_updated_fmt = None
 mathjax_path = "mathjax/tex-chtml-full.js"
@@ -39,9 +44,7 @@ html_theme_options = {
     "use_repository_button": True,
     "use_download_button": False,
     "use_fullscreen_button": False,
-    "home_page_in_toc": True,
     "show_toc_level": 2,
-    "show_navbar_depth": 1,
     "toc_title": "In this chapter",
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

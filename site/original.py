@@ -1,7 +1,8 @@
 """The paper's own wording under our restatement of it, from the reader's own copy of the source.
 
-`python site/original.py COPY` writes a private edition of the notebooks into build/with_the_paper/ for JupyterLab (`make lab PAPER=COPY`);
-the site takes the same blocks (`make site PAPER=COPY`). Nothing of it is ever committed: build/ is ignored.
+`python site/original.py COPY` writes a private edition of the notebooks into build/with_the_paper/ for JupyterLab
+(`make lab PAPER=COPY`); the site takes the same blocks (`make site PAPER=COPY`). Nothing of it is ever committed:
+build/ is ignored.
 """
 import json
 import re
@@ -9,11 +10,15 @@ import shutil
 import sys
 from pathlib import Path
 
+from chapters import read_chapters
+
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parent
-NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the paper's source "
-        "([how to get one](paper/source.ipynb)), `make site PAPER=path/to/copy` builds this site for you with it.")
-PRIVATE = "{.facts}\nThis edition holds the authors' own wording, from your copy of the paper's source. It is yours to read and not to publish."
+NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the "
+        "paper's source ([how to get one](paper/source.ipynb)), `make site PAPER=path/to/copy` builds this site for "
+        "you with it.")
+PRIVATE = ("{.facts}\nThis edition holds the authors' own wording, from your copy of the paper's source. It is yours "
+           "to read and not to publish.")
 BLOCK = re.compile(r"^> \*\*(.+?)\*\*.*\n?(?:^>.*\n?)*", re.M)
 
 
@@ -32,7 +37,8 @@ class Paper:
 
         A section that has subsections gives what stands before them, where it is not empty.
         """
-        numbers = re.findall(r"\b\d(?:\.\d)*(?![\d-])", re.split(r"Tables?|Figures?", heading)[0]) if "ection" in heading else []
+        sections = re.split(r"Tables?|Figures?", heading)[0]
+        numbers = re.findall(r"\b\d(?:\.\d)*(?![\d-])", sections) if "ection" in heading else []
         if heading.startswith("Abstract"):
             numbers = ["abstract"]
         elif heading.startswith(("Appendix", "Attention Visualizations")):
@@ -45,26 +51,28 @@ def beside(source: str, paper: Paper | None) -> str:
     def add(match: re.Match) -> str:
         if not (words := paper.words(match[1])):
             return match[0]
-        return f'{match[0].rstrip()}\n\n<details class="original"><summary>The authors\' words</summary>\n\n{words}\n\n</details>\n\n'
+        summary = "<summary>The authors' words</summary>"
+        return f'{match[0].rstrip()}\n\n<details class="original">{summary}\n\n{words}\n\n</details>\n\n'
 
     return BLOCK.sub(add, source) if paper else source
 
 
-def main() -> None:
-    paper, out = Paper(Path(sys.argv[1])), ROOT / "build" / "with_the_paper"
+def write_edition(source: Path, out: Path) -> None:
+    "The notebooks with the words of the copy `source` in them, and what they link to and read, in the folder `out`."
+    paper = Paper(source)
     shutil.rmtree(out, ignore_errors=True)
     (out / "nbs").mkdir(parents=True)
-    for name in ("figures", "LICENSE", "CONTRIBUTING.md"):  # what the notebooks link to
+    for name in ("figures", "LICENSE", "CONTRIBUTING.md", "nbs/contents.toml", "nbs/results"):
         (out / name).symlink_to(ROOT / name)
-    (out / "nbs" / "results").symlink_to(ROOT / "nbs" / "results")
-    for path in sorted((ROOT / "nbs").glob("*.ipynb")):
-        nb = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("index", *(chapter.name for chapter in read_chapters(ROOT / "nbs"))):
+        nb = json.loads((ROOT / "nbs" / f"{name}.ipynb").read_text(encoding="utf-8"))
         for cell in nb["cells"]:
             if cell["cell_type"] == "markdown":
                 cell["source"] = beside("".join(cell["source"]), paper)
-        (out / "nbs" / path.name).write_text(json.dumps(nb, ensure_ascii=False), encoding="utf-8")
+        (copy := out / "nbs" / f"{name}.ipynb").parent.mkdir(exist_ok=True)
+        copy.write_text(json.dumps(nb, ensure_ascii=False), encoding="utf-8")
     print(f"{out}/nbs: the chapters with the authors' words folded in; for you alone, and made anew each time")
 
 
 if __name__ == "__main__":
-    main()
+    write_edition(Path(sys.argv[1]), ROOT / "build" / "with_the_paper")

@@ -1,4 +1,7 @@
-"""One style for every table: pandas' own and its Styler's become as plain as the book's: text to the left, numbers to the right, no row numbers."""
+"""One style for every table: pandas' own and its Styler's become as plain as the book's.
+
+Text stands to the left, numbers to the right, and rows have no numbers.
+"""
 import re
 
 NUMBER = re.compile(r"[-+−±]?[\d.,\s%×·e^+-]*\d[\d.,\s%×·e^+±-]*")
@@ -24,7 +27,8 @@ def plain(html: str) -> str:
                 row.find("th").extract()
         body = [row.find_all(["th", "td"], recursive=False) for row in table.select("tbody tr")]
         width = min(map(len, body), default=0)
-        sides = ["right" if all(is_number(t) for row in body if (t := row[i].get_text())) else "left" for i in range(width)]
+        columns = [[row[i].get_text() for row in body] for i in range(width)]
+        sides = ["right" if all(map(is_number, filter(None, column))) else "left" for column in columns]
         for element in [table, *table.find_all(True)]:
             element.attrs = {k: v for k, v in element.attrs.items() if k in ("href", "colspan", "rowspan")}
         for row in table.find_all("tr"):

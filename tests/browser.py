@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None)
-FLAGS = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking", "disable-component-update",
-         "disable-sync", "remote-debugging-port=0", "window-size=1400,1000", "hide-scrollbars"]
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+FLAGS = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+         "disable-component-update", "disable-sync", "remote-debugging-port=0", "window-size=1400,1000",
+         "hide-scrollbars"]
 
 
 class Page:
-    """A page in headless Chromium. `asked` holds the addresses that it asked for, `errors` what went wrong in its scripts.
+    """A page in headless Chromium: `asked` holds the addresses that it asked for, `errors` what its scripts did wrong.
 
     It has no network but, where `local` is given, this machine's own servers.
     """
@@ -25,12 +27,14 @@ class Page:
         import websocket
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answer:
             target = next(t for t in json.load(answer) if t["type"] == "page")
-        self.socket = websocket.create_connection(target["webSocketDebuggerUrl"], suppress_origin=True, timeout=300)  # only a hang takes as long
+        # only a hang takes as long
+        self.socket = websocket.create_connection(target["webSocketDebuggerUrl"], suppress_origin=True, timeout=300)
         self.number, self.asked, self.errors = 0, [], []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         if not local:
-            self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+            self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0,
+                      uploadThroughput=0)
 
     def call(self, method: str, **params) -> dict:
         self.number += 1
@@ -83,8 +87,11 @@ def browser(profile: Path, local: bool = False) -> Iterator[Page]:
     "A page of a browser of its own, which ends with the block."
     if BROWSER is None:
         pytest.skip("no browser: install chromium to test pages in one")
-    flags = [*FLAGS, f"user-data-dir={profile}", *(["host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"] if local else [])]
-    process = subprocess.Popen([BROWSER, *(f"--{flag}" for flag in flags), "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    flags = [*FLAGS, f"user-data-dir={profile}"]
+    if local:
+        flags.append("host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+    process = subprocess.Popen([BROWSER, *(f"--{flag}" for flag in flags), "about:blank"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         port = profile / "DevToolsActivePort"
         for _ in range(600):

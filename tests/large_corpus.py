@@ -1,7 +1,7 @@
 """A parallel corpus as large as WMT 2014's, out of real text, and what `prepare` and the batches need for it.
 
     python tests/large_corpus.py DATA OUT --pairs 4500000
-    python tests/large_corpus.py DATA OUT --measure nbs/results/prepare.json
+    python tests/large_corpus.py DATA OUT --measure nbs/results
 
 DATA holds tatoeba/eng-deu.tsv.gz, multi30k/{train,val,test_2016_flickr}.{en,de} and newstest/newstest{2008..2014}.en-de.{en,de}.
 Pairs of these are drawn at random (seeded) and set side by side until a line has as many words as one of WMT's might: about 25 on
@@ -29,6 +29,7 @@ from tqdm import tqdm
 from annotated_transformer.corpus.batching import ParallelCorpus, padding_share
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.tools.files import write_json
+from annotated_transformer.tools.records import add_record
 from annotated_transformer.training.runs import make_record, origin
 
 LANGUAGES = ("en", "de")
@@ -146,9 +147,9 @@ def measure_order(folder: Path, budget: int = 25_000) -> dict[str, float]:
         f"peak_bytes_batches/{n}": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
-def measure(data: Path, out: Path, record: Path, sizes: list[int]) -> None:
+def measure(data: Path, out: Path, results: Path, sizes: list[int]) -> None:
     "Measure all of it and write the record."
-    begun, metrics, at = time.time(), {}, origin() | {"command": f"python tests/large_corpus.py DATA OUT --measure {record}"}
+    begun, metrics, at = time.time(), {}, origin() | {"command": f"python tests/large_corpus.py DATA OUT --measure {results}"}
     for n in sizes:
         write(data, out / f"text-{n}", n)
         metrics |= measure_prepare(out / f"text-{n}", out / f"corpus-{n}", n)
@@ -162,9 +163,8 @@ def measure(data: Path, out: Path, record: Path, sizes: list[int]) -> None:
     corpus = Corpus.open(out / f"corpus-{sizes[-1]}")
     sizes = {split: facts["pairs"] for split, facts in corpus.splits.items()}
     facts = {"name": "recombined", "digest": corpus.digest, "sizes": sizes}
-    write_json(record, make_record(record.stem, "benchmark", data=facts, seed=0, metrics=metrics, begun=at,
-                                   config={"vocabulary": "bpe", "vocab_size": 37_000},
-                                   seconds=time.time() - begun))
+    add_record(make_record("prepare", "benchmark", data=facts, seed=0, metrics=metrics, begun=at,
+                           config={"vocabulary": "bpe", "vocab_size": 37_000}, seconds=time.time() - begun), results)
 
 
 def main():
@@ -172,7 +172,7 @@ def main():
     parser.add_argument("data", type=Path, metavar="DATA")
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--pairs", type=int, nargs="+", help="4500000, or with --measure 500000 1500000 4500000")
-    parser.add_argument("--measure", type=Path, metavar="RECORD", help="the record's file")
+    parser.add_argument("--measure", type=Path, metavar="FOLDER", help="the folder of the records")
     options = parser.parse_args()
     if options.measure:
         measure(options.data, options.out, options.measure, options.pairs or [500_000, 1_500_000, 4_500_000])

@@ -15,13 +15,10 @@ from annotated_transformer.model.attention import causal_mask
 from annotated_transformer.after.decoder_only import Continuation, DecoderOnly, after_separator, as_long, continued, drawing, joined, narrowed
 from annotated_transformer.after.decoder_only import next_symbols
 from annotated_transformer.after.encoder_only import IGNORED, MASK, SEPARATOR, EncoderOnly, draw, learn, loss_at, mask_words, one_hidden, tabled
-from annotated_transformer.experiments import after_the_paper
-from annotated_transformer.experiments.after_the_paper import main, rules
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.corpus.grammar import examples, parse
 from annotated_transformer.model.transformer import BASE, END, PAD, START
 from annotated_transformer.after.preferences import answer_log_probability, best_of, best_of_kl, dpo_loss
-from annotated_transformer.tools.records import read_record
 from annotated_transformer.after.span_corruption import corrupted
 
 SMALL = replace(BASE, vocab_size=30, n_layers=2, d_model=32, d_ff=64, n_heads=4, d_k=8, d_v=8, dropout=0.0)
@@ -309,44 +306,3 @@ def test_dpo_with_equal_chances_has_the_gradient_of_the_paper():
     margin = 0.3 * ((better - before[0]) - (worse - before[1])).detach()
     torch.testing.assert_close(better.grad, -0.3 * torch.sigmoid(-margin) / 5)
     torch.testing.assert_close(worse.grad, 0.3 * torch.sigmoid(-margin) / 5)
-
-
-# --- the runs of record, on tiny sizes -----------------------------------------------------------------------------------------------
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("what", "kind"), [(what, what) for what in ("encoder", "continuation", "spans")] + [("alignment", "alignment_larger")])
-def test_every_run_leaves_a_record_with_what_its_rules_ask_for(what, kind, tmp_path: Path):
-    main([what, "--scale", "0.005", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)])
-    record = read_record(tmp_path / f"after_{kind}_seed0.json")
-    asked = {rule[key] for rule in rules() if rule["records"] == f"after_{kind}" for key in ("better", "worse") if key in rule}
-    assert asked and asked <= set(record["metrics"])
-
-
-def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch):
-    arguments = ["spans", "--scale", "0.005", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)]
-    once, calls = after_the_paper.Session.once, []
-
-    def stopping(session, name, measure):
-        calls.append(name)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return once(session, name, measure)
-
-    monkeypatch.setattr(after_the_paper.Session, "once", stopping)
-    with pytest.raises(SystemExit, match="130"):
-        main(arguments)
-    folder = tmp_path / "runs" / "after_spans_seed0"
-    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json") if path.name != "clock.json"}
-    assert len(before) == 2
-    monkeypatch.setattr(after_the_paper.Session, "once", once)
-    main(arguments)
-    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}.items()
-    record = read_record(tmp_path / "after_spans_seed0.json")
-    assert record["status"] == "finished" and len(record["sittings"]) == 2
-
-
-def test_wrong_options_of_a_run_are_one_line(tmp_path: Path, capsys):
-    for wrong in (["spans", "--scale", "0"], ["alignment", "--data", str(tmp_path)], ["encoder", "--data", str(tmp_path)]):
-        with pytest.raises(SystemExit) as stopped:
-            main([*wrong, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path)])
-        assert stopped.value.code == 2 and len(capsys.readouterr().err.strip().splitlines()) == 1

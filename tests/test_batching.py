@@ -18,7 +18,7 @@ from annotated_transformer.corpus import batching
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus.batching import (ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines,
                                             encoded_so_far, pad, padded, padding_share)
-from annotated_transformer.corpus.corpora import Corpus, file_corpus
+from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.model.transformer import END, PAD, START
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
@@ -201,7 +201,7 @@ def pooled(tmp_path, monkeypatch):
     for side, lang in ((0, "en"), (1, "de")):
         files.append(tmp_path / f"x.{lang}")
         files[-1].write_text("".join(pair[side] + "\n" for pair in pairs))
-    corpus = file_corpus(tmp_path / "corpus", "en", "de", files, holdout=5, max_ratio=100)
+    corpus = file_corpus(tmp_path / "corpus", "en", "de", files, cleaning=Cleaning(max_ratio=100), holdout=5)
     encode_corpus(corpus, BytePairVocabulary.learn((line for pair in pairs for line in pair), 24))
     return lambda: ParallelCorpus(tmp_path / "corpus", "train")
 
@@ -247,7 +247,7 @@ def killed_at(number: int, folder, arguments) -> bool:
 
         def hook(event, values):
             path = CHANGES[event](*values) if event in CHANGES else None
-            if str(path).startswith(str(folder)) and next(changes) == number:
+            if str(path).startswith(str(folder.parent)) and next(changes) == number:
                 os.kill(os.getpid(), signal.SIGKILL)
         sys.addaudithook(hook)
         cli.main(arguments)

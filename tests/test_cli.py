@@ -14,9 +14,10 @@ import pytest
 
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
+from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.corpus import grammar
-from annotated_transformer.commands.translate import LONGEST
-from annotated_transformer.tools.files import InputError, file_digest
+from annotated_transformer.tools.text_files import LONGEST
+from annotated_transformer.tools.files import file_digest
 from annotated_transformer.training.runs import Run, ship
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.corpus.vocabulary import load_vocabulary
@@ -240,6 +241,7 @@ import sys
 from types import SimpleNamespace
 
 from annotated_transformer.commands import cli
+from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.translation import Translation
 
@@ -296,6 +298,7 @@ import sys
 import tqdm
 
 from annotated_transformer.commands import cli
+from annotated_transformer.commands.prepare import subcommand
 
 init = tqdm.tqdm.__init__
 tqdm.tqdm.__init__ = lambda self, *args, **options: init(self, *args, **options | {"delay": 0, "mininterval": 0})  # not after 2 seconds
@@ -521,7 +524,7 @@ def test_no_pickle_is_opened(copy, capsys):
     "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
     import pickle
 
-    from annotated_transformer.tools.files import InputError, file_digest
+    from annotated_transformer.tools.files import file_digest
 
     class Evil:
         def __reduce__(self):
@@ -551,7 +554,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["unrecognized arguments: --vocab-size 77"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "9" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "1" + "0" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-ff", "9" * 14], ["weights", "give a smaller model"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--dropout", "2"], ["dropout is 2"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--d-model", "0"], ["d_model is 0"]),
@@ -574,28 +577,32 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"], ["attention_dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--seed", "-1"], ["seed -1"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--rate", "nan"], ["rate nan"]),
-    (["prepare", "NEW", "--corpus", "grammar", "--src", "de", "--tgt", "en"], ["--src de"]),
+    (["prepare", "grammar", "NEW", "--src", "de", "--tgt", "en"], ["--src de", "prepare grammar --help"]),
     (["evaluate", "RUN", "--split", "exam"], ["exam", "test"]),
     (["evaluate", "RUN", "--src", "DATA/test.en"], ["--ref"]),
     (["prepare", "NEW"], ["--train"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "unigram"], ["--vocabulary unigram: give bpe, word-pieces, or a file"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "NOTHING.model"], ["nothing.model: No such file"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "a.model", "--vocab-size", "9"], ["--vocab-size", "--vocabulary a.model"]),
+    (["prepare", "grammar"], ["FOLDER", "prepare grammar --help"]),
     (["prepare", "NEW", "--corpus", "novels"], ["novels"]),
-    *[(["prepare", "NEW", "--corpus", "grammar", "--vocab-size", size], [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
+    *[(["prepare", "grammar", "NEW", "--vocab-size", size], [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
       for size in ("99999999999", "2147483647", "4", "-5")],
     # options that would have no effect
-    (["prepare", "NEW", "--corpus", "multi30k", "--max-words", "80"], ["--max-words 80", "multi30k"]),
+    (["prepare", "multi30k", "NEW", "--max-words", "80"], ["--max-words 80", "multi30k"]),
     (["prepare", "NEW", "--corpus", "multi30k", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
     (["prepare", "NEW", "--corpus", "multi30k", "--holdout", "10"], ["--holdout 10", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en", "DATA/train.de"], ["train.en DATA/train.de: has no effect", "multi30k"]),
+    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en", "DATA/train.de"], ["--train", "prepare multi30k --help"]),
     (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--holdout", "10", "--vocabulary-from", "NOTHING"], ["NOTHING"]),
     (["demo", "NEW", "--steps", "0"], ["steps 0"]),
     (["evaluate", "RUN", "--against", "NOTHING"], ["NOTHING: no such run"]),
     (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--against", "ende"], ["--against ende: no such file", "translations"]),
     (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"], ["--max-length 3", "symbols: give"]),
-    (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "ptb-sample"]),
-    (["prepare", "NEW", "--corpus", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
-    (["prepare", "NEW", "--corpus", "grammar-trees", "--source", "DATA"], ["--source", "grammar-trees"]),
-    (["prepare", "NEW", "--corpus", "ptb-sample", "--separate-vocabularies"], ["--separate-vocabularies", "ptb-sample"]),
+    (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "prepare trees --help"]),
+    (["prepare", "trees", "NEW", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
+    (["prepare", "trees", "NEW", "grammar-trees", "DATA"], ["DATA: has no effect", "grammar-trees"]),
+    (["prepare", "trees", "NEW", "ptb-sample", "--separate-vocabularies"], ["--separate-vocabularies"]),
     (["prepare", "NEW", "--train", "a", "b", "--dev", "a", "b", "--test", "a", "b", "--holdout", "10"], ["--holdout 10"]),
     (["evaluate", "--translations", "a", "--references", "b", "--beam-size", "8"], ["--beam-size"]),
     (["evaluate", "RUN", "--references", "DATA/test.de", "--split", "dev"], ["--src"]),
@@ -605,7 +612,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
     places = {"RUN": str(made / "run"), "DATA": str(made / "data"), "NEW": str(tmp_path / "new"), "NOTHING": str(tmp_path / "nothing")}
-    filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/")) for a in arguments]
+    filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/").replace("NOTHING", places["NOTHING"])) for a in arguments]
     fails(filled, capsys, *[places.get(n, n.replace("DATA", places["DATA"]).replace("NOTHING", places["NOTHING"])) for n in named])
     assert not (tmp_path / "new").exists() or arguments[0] == "demo"
 
@@ -680,11 +687,11 @@ def test_a_corpus_that_has_moved_is_named_with_data(made, copy, tmp_path, monkey
 def test_the_other_run_is_looked_at_before_the_work(made, copy, tmp_path, capsys):
     (tmp_path / "run" / "averaged.safetensors").write_bytes(b"no weights")
     own = shutil.copytree(made / "run", tmp_path / "own")
-    before = Run.open(own).evaluations()
+    before = Run.open(own).history.evaluations()
     evaluate = ["evaluate", own, "--data", made / "data", "--against"]
     fails([*evaluate, copy], capsys, "averaged.safetensors: not a safetensors file")
     fails([*evaluate, "grammar-trees"], capsys, "grammar-trees: a parser")
-    assert Run.open(own).evaluations() == before
+    assert Run.open(own).history.evaluations() == before
 
 
 @pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])
@@ -705,10 +712,21 @@ def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == printed
 
 
+@pytest.mark.parametrize(("typed", "name", "now"), [
+    ("d --corpus grammar --vocab-size 9", "prepare_grammar", "d --vocab-size 9"),
+    ("--overwrite d --corpus=multi30k --source s", "prepare_multi30k", "--overwrite d --source s"),
+    ("d --corpus ptb --source s --leaves tags", "prepare_trees", "d ptb s --leaves tags"),
+    ("d --corpus files --train a b", "prepare", "d --train a b"), ("d --sources s.toml --strict", "prepare_sources", "d s.toml --strict"),
+    ("grammar --train a b", "prepare", "grammar --train a b"), ("trees d ptb s", "prepare_trees", "d ptb s")])
+def test_the_spelling_of_version_0_1(capsys, typed, name, now):
+    assert subcommand(typed.split()) == (name, now.split())
+    assert ("spelling of version 0.1" in capsys.readouterr().err) == ("--corpus" in typed and "files" not in typed or "--sources" in typed)
+
+
 def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):
     english, german = text["train"]
     with pytest.raises(SystemExit) as end:
-        cli.main(["prepare", str(tmp_path / "data"), "--train", german, english, "--holdout", "10"])
+        cli.main(["prepare", str(tmp_path / "data"), "--train", german, english, "--holdout", "10", "--src", "en", "--tgt", "de"])
     assert end.value.code == 2 and "ends in .de, and its side's language is en" in capsys.readouterr().err and not (tmp_path / "data").exists()
 
 

@@ -1,21 +1,28 @@
 """Corpora: what goes in is what comes out, and whatever is broken is said in one line and leaves nothing behind."""
+import bz2
 import gzip
+import io
 import json
+import lzma
 import os
 import subprocess
 import sys
+import threading
 import tracemalloc
+import unicodedata
 import urllib.error
+import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus, grammar_corpus, hold_out, normalise, read_gold, report
+from annotated_transformer.corpus.corpora import (Cleaning, Corpus, check_languages, file_corpus, grammar_corpus, hold_out, languages,
+                                                   normalise, read_gold, report, word_count)
 from annotated_transformer.tools.files import InputError, writing
 from annotated_transformer.corpus.sources import mixed_corpus, multi30k, wmt14
-from annotated_transformer.tools.text_files import lines
+from annotated_transformer.tools.text_files import language_of, lines
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
 
@@ -97,7 +104,7 @@ def test_odd_pairs_are_left_out_of_train_and_kept_elsewhere(tmp_path):
     assert train["read"] == 26 and counted(train["dropped"]) == {"empty": 3, "long": 2, "ratio": 1}
     assert dev["pairs"] == 26 and counted(dev["odd"]) == {"empty": 3, "long": 2, "ratio": 1} and not sum(dev["dropped"].values())
     assert list(corpus.pairs("dev"))[20:23] == [("", "leer"), ("leer", ""), ("", "")]
-    assert "left out of 26 pairs: 3 empty on one side, 2 over-long, 1 out of proportion" in report(corpus)
+    assert "left out of 26 pairs: 3 empty on one side, 2 over-long [--max-words], 1 out of proportion [--max-ratio]" in report(corpus)
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
@@ -107,7 +114,7 @@ def test_strict_makes_an_odd_pair_an_error_with_file_and_line(tmp_path, split, p
     files = {name: put_pairs(tmp_path, name, PAIRS[:3] + [pair] if name == split else PAIRS) for name in ("train", "dev", "test")}
     before = tree(tmp_path)
     with pytest.raises(InputError, match=rf"{split}\.en, line 4: {said}"):
-        file_corpus(tmp_path / "out", "en", "de", **files, strict=True)
+        file_corpus(tmp_path / "out", "en", "de", **files, cleaning=Cleaning(strict=True))
     assert tree(tmp_path) == before
 
 
@@ -165,7 +172,7 @@ def test_overlap_is_counted_and_dropped_on_request(tmp_path):
     told = file_corpus(tmp_path / "told", "en", "de", **files)
     assert told.splits["train"]["pairs"] == 5 and counted(told.splits["train"]["odd"]) == {"overlap": 2}
     assert "train: kept, though odd: 2 with a sentence of dev or a test set" in report(told)
-    dropped = file_corpus(tmp_path / "dropped", "en", "de", **files, drop_overlap=True)
+    dropped = file_corpus(tmp_path / "dropped", "en", "de", **files, cleaning=Cleaning(drop_overlap=True))
     assert list(dropped.pairs("train")) == [("apart", "getrennt"), *shared[2:]]
     assert counted(dropped.splits["train"]["dropped"]) == {"overlap": 2} and not counted(dropped.splits["train"]["odd"])
 
@@ -246,8 +253,8 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
     "empty gzip": (lambda d, a, b: dict(train=[put(d / "x.en.gz", "", True), b]), r"x\.en\.gz is empty: give"),
     "source longer": (lambda d, a, b: dict(train=[a, put(d / "x.de", ["eins", "zwei"])]), r"good\.en has 20 lines and .*x\.de has 2: "),
     "target longer": (lambda d, a, b: dict(train=[put(d / "x.en", ["one"]), b]), r"x\.en has 1 line and .*good\.de has 20: "),
-    "not UTF-8": (lambda d, a, b: dict(train=[a, put(d / "x.de", b"eins\nsch\xf6n\n")]), r"x\.de, line 2: not UTF-8 \(byte 0xf6\): "),
-    "UTF-16": (lambda d, a, b: dict(train=[a, put(d / "x.de", "eins\n".encode("utf-16"))]), r"x\.de, line 1: not UTF-8 \(byte 0xff\)"),
+    "not UTF-8": (lambda d, a, b: dict(train=[a, put(d / "x.de", b"eins\nsch\xf6n\n")]), r"x\.de, line 2: not UTF-8 \(byte 0xf6\), perhaps Windows-1252: "),
+    "UTF-16": (lambda d, a, b: dict(train=[a, put(d / "x.de", "eins\n".encode("utf-16"))]), r"x\.de, line 1: not UTF-8 \(byte 0xff\), perhaps UTF-16: "),
     "not UTF-8 in a tsv": (lambda d, a, b: dict(train=[put(d / "x.tsv", b"a\tb\nc\t\x80\n")]), r"x\.tsv, line 2: not UTF-8"),
     "cut gzip": (lambda d, a, b: dict(train=[a, put(d / "x.gz", gzip.compress(bytes(range(32, 127)) * 99)[:60])]), r"x\.gz: .*damaged or cut"),
     "missing file": (lambda d, a, b: dict(train=[a, d / "nowhere.de"]), r"nowhere\.de does not exist"),
@@ -263,15 +270,153 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
     "one aligned file": (lambda d, a, b: dict(train=[a]), r"good\.en, line 1: no tab: .*or two aligned files"),
     "nothing left": (lambda d, a, b: dict(train=put_pairs(d, "x", [("", "x")] * 3), dev=[a, b], test=put_pairs(d, "t", PAIRS)),
                      r"train: of 3 pairs none is left \(3 empty on one side\)"),
-    "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10), r"train: of 20 pairs none is left \(20 held out\)"),
-    "too much held out": (lambda d, a, b: dict(train=[a, b]), r"train has 20 different source sentences, and dev and test are to take 2,000: lower holdout"),
-    "nothing to hold out": (lambda d, a, b: dict(train=[a, b], max_words=1), r"train has 0 different source sentences \(left out: 20 over-long\), and"),
+    "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10), r"train: of 20 pairs none is left \(20 held out \[--holdout\]\)"),
+    "too much held out": (lambda d, a, b: dict(train=[a, b]), r"train has 20 different source sentences, and dev and test are to take 2,000: lower --holdout"),
+    "nothing to hold out": (lambda d, a, b: dict(train=[a, b], cleaning=Cleaning(max_words=1)), r"train has 0 different source sentences \(left out: 20 over-long \[--max-words\]\), and"),
     "holdout 0": (lambda d, a, b: dict(train=[a, b], holdout=0), r"holdout 0: give"),
-    "max_words": (lambda d, a, b: dict(train=[a, b], max_words=0), r"max_words 0: give"),
-    "max_ratio": (lambda d, a, b: dict(train=[a, b], max_ratio=float("nan")), r"max_ratio nan: give"),
     "one language": (lambda d, a, b: dict(train=[a, b], tgt="en"), r"both 'en': give two"),
     "a path for a language": (lambda d, a, b: dict(train=[a, b], tgt="../de"), r"language '\.\./de': give a code"),
 }
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_another_encoding_is_named(tmp_path, encoding):
+    path = put(tmp_path / "x.de", "\n".join(f"Die Kühe Nummer {i} sind schön." for i in range(9)).encode(encoding))
+    names = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "cp1252": "Windows-1252"}
+    with pytest.raises(InputError, match=rf"x\.de, line 1: not UTF-8 .*perhaps {names.get(encoding, encoding.upper())}: .*iconv"):
+        list(lines(path))
+
+
+def test_another_script_is_not_called_western(tmp_path):
+    for text, encoding in (("Мама мыла раму.", "cp1251"), ("我们在北京。", "gb18030")):
+        with pytest.raises(InputError, match="Windows-1251, GB18030 or Shift_JIS"):
+            list(lines(put(tmp_path / "x", text.encode(encoding))))
+
+
+def test_a_byte_order_mark_goes_and_a_nul_stays(tmp_path):
+    assert list(lines(put(tmp_path / "x", b"\xef\xbb\xbfone\ntwo\0\n"))) == ["one", "two\0"]
+
+
+# --- files that are not plain ------------------------------------------------------------------------------------------------
+
+def packed(data: bytes) -> dict[str, bytes]:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("text", data)
+    return {"gz": gzip.compress(data), "xz": lzma.compress(data), "bz2": bz2.compress(data), "zip": archive.getvalue(),
+            "two.gz": gzip.compress(data[:7]) + gzip.compress(data[7:])}
+
+
+@pytest.mark.parametrize("form", ["gz", "xz", "bz2", "zip", "two.gz"])
+def test_compressed_text(tmp_path, form):
+    data = "".join(f"Zeile {i}\n" for i in range(500)).encode()
+    zipped = packed(data)[form]
+    path = put(tmp_path / f"text.de.{form}", zipped)
+    assert list(lines(path)) == data.decode().splitlines() and language_of(tmp_path / f"text.de.{form.split('.')[-1]}") == "de"
+    for size in (len(zipped) // 3, len(zipped) - 3):
+        with pytest.raises(InputError, match="damaged or cut after line"):
+            list(lines(put(path, zipped[:size])))
+
+
+def test_archives_that_are_not_one_text(tmp_path):
+    with pytest.raises(InputError, match="compressed by zstd: decompress it first"):
+        list(lines(put(tmp_path / "x.zst", b"\x28\xb5\x2f\xfd" + bytes(20))))
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a", "a"), file.writestr("b", "b")
+    with pytest.raises(InputError, match="an archive of 2 files"):
+        list(lines(put(tmp_path / "x.zip", archive.getvalue())))
+
+
+def test_what_passes_only_once(tmp_path, good):
+    "A pipe, as in <(zcat text.gz), is read more than once by holding out, and by the digests."
+    pipes = [tmp_path / "pipe.en", tmp_path / "pipe.de"]
+    for pipe, path in zip(pipes, good):
+        os.mkfifo(pipe)
+        threading.Thread(target=lambda pipe=pipe, path=path: pipe.write_bytes(path.read_bytes()), daemon=True).start()
+    corpus = file_corpus(tmp_path / "out", "en", "de", pipes, holdout=3)
+    assert corpus.digest == file_corpus(tmp_path / "same", "en", "de", good, holdout=3).digest
+
+
+def test_a_line_without_end_takes_little_memory(tmp_path, capsys):
+    path = tmp_path / "x"
+    with open(path, "wb") as file:
+        for _ in range(64):
+            file.write(b"a" * (1 << 20))
+        file.write(b"\nlast\n")
+    tracemalloc.start()
+    found = list(lines(path))
+    assert [len(line) for line in found] == [1 << 20, 4] and tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+    assert "line 1: more than 1 MiB" in capsys.readouterr().err
+
+
+# --- languages ---------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("names", "langs"), [(("a.cs", "a.pl"), ("cs", "pl")), (("a.en.gz", "a.zh_CN.gz"), ("en", "zh_CN")),
+                                              (("x.en.txt", "x.fr.txt"), ("en", "fr")), (("news.en-de.en", "news.en-de.de"), ("en", "de"))])
+def test_endings_name_the_languages(names, langs):
+    assert languages(None, None, [["all.tsv"], list(names)]) == langs == languages(*langs, [names])
+
+
+@pytest.mark.parametrize("names", [("a.txt", "b.txt"), ("a", "b"), ("a.en", "b.txt"), ("all.tsv",), ("t.src", "t.tgt")])
+def test_without_endings_we_ask(names):
+    with pytest.raises(InputError, match="--src and --tgt"):
+        languages(None, None, [list(names)])
+    assert languages("en", "cs", [list(names)]) == ("en", "cs")
+
+
+def test_codes_that_cannot_be(tmp_path, good):
+    for code in ("tmp", "ids", "npy", "json", "model", "TMP", "a/b", "", "x" * 50):
+        with pytest.raises(InputError, match="language"):
+            check_languages("en", code)
+    for pair in (("en", "EN"), ("de", "de")):
+        with pytest.raises(InputError, match="two different codes"):
+            check_languages(*pair)
+    with pytest.raises(InputError, match=r"good\.en: ends in \.en, and its side's language is de"):
+        file_corpus(tmp_path / "out", "de", "en", good)
+
+
+def test_languages_without_spaces(tmp_path):
+    "English and Chinese sentences that mean the same are not out of proportion; one that is says by which option."
+    pairs = [(f"The cow number {i} on the old green meadow does not want to play with the small dogs", f"在古老的绿草地上的第{i}头牛不想和小狗玩") for i in range(30)]
+    corpus = file_corpus(tmp_path / "out", "en", "zh", put_pairs(tmp_path, "a", pairs, ("en", "zh")), holdout=3)
+    assert corpus.splits["train"]["pairs"] == 24 and corpus.splits["train"]["tgt_words"] > 24 * 8
+    assert word_count("") == 0 and word_count("two words") == 2 and word_count("我们在北京") == 3 and word_count("สวัสดีครับ") == 6
+    assert word_count("나는 학교에 간다") == 3  # Korean has spaces
+    with pytest.raises(InputError, match=r"27 out of proportion \[--max-ratio\]"):
+        file_corpus(tmp_path / "no", "en", "zh", put_pairs(tmp_path, "b", [(f"{a} " * 3, f"短{i}") for i, (a, _) in enumerate(pairs[:27])], ("en", "zh")), holdout=1)
+
+
+def test_text_is_normalised_and_references_are_not(tmp_path):
+    decomposed = unicodedata.normalize("NFD", "schöne Grüße")
+    pairs = [(f"kind re\u00adgards {i}", f"{decomposed} {i}") for i in range(20)]
+    files = put_pairs(tmp_path, "a", pairs)
+    corpus = file_corpus(tmp_path / "out", "en", "de", files, holdout=5)
+    assert corpus.normaliser == "nfc" and Corpus.open(tmp_path / "out").normaliser == "nfc"
+    assert all(src.startswith("kind regards") and tgt.startswith("schöne Grüße") for src, tgt in corpus.pairs("train"))
+    assert all(src.startswith("kind regards") and tgt.startswith(decomposed) for src, tgt in corpus.pairs("test"))
+    plain = file_corpus(tmp_path / "none", "en", "de", files, cleaning=Cleaning(normaliser="none"), holdout=5)
+    assert {*plain.pairs("train")} < {*pairs}
+    facts = json.loads((tmp_path / "none" / "corpus.json").read_text())
+    del facts["normaliser"], facts["recipe"]["normaliser"]  # as version 0.1 wrote it
+    (tmp_path / "none" / "corpus.json").write_text(json.dumps(facts | {"recipe": facts["recipe"] | {"version": "0.1.0"}}))
+    old = file_corpus(tmp_path / "none", "en", "de", files, holdout=5)  # kept as it is
+    assert old.normaliser == "none" and old.digest == plain.digest
+
+
+def test_a_sentence_is_known_however_it_is_written(tmp_path):
+    known = ("Grüße aus Zürich", "kind regards")
+    train = put_pairs(tmp_path, "t", [(unicodedata.normalize("NFD", known[0]), "x"), *PAIRS])
+    sets = [put_pairs(tmp_path, name, [known]) for name in ("d", "e")]
+    corpus = file_corpus(tmp_path / "out", "en", "de", train, *sets, Cleaning(drop_overlap=True))
+    assert counted(corpus.splits["train"]["dropped"]) == {"overlap": 1}
+
+
+@pytest.mark.parametrize(("rule", "value"), [("max_words", 0), ("max_ratio", float("nan"))])
+def test_impossible_rules(rule, value):
+    with pytest.raises(InputError, match=f"{rule} {value}: give"):
+        Cleaning(**{rule: value})
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -350,7 +495,7 @@ def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):
 @pytest.mark.parametrize("moved", [["old"], ["old", "new"], ["old", "new", "runs"]])
 def test_a_kill_while_one_corpus_takes_anothers_place(tmp_path, good, moved):
     "What is on the disk after each step of it; the next call finishes it, or begins with what there was."
-    out, old, new = (tmp_path / name for name in ("out", "out.old.tmp", "out.tmp"))
+    out, old, new = (tmp_path / name for name in ("out", ".out.old.tmp", ".out.tmp"))
     file_corpus(out, "en", "de", good, holdout=2)
     put(out / "runs" / "kept.txt", "kept")
     put(out / "notes" / "kept.txt", "kept")
@@ -565,8 +710,8 @@ def test_wmt14_counts_what_cleaning_left_out(tmp_path, tgt):
     assert (train["read"], train["pairs"]) == (46, 40)
     assert counted(train["dropped"]) == {"empty": 3, "long": 1, "ratio": 2}
     assert dev["pairs"] == 6 and counted(dev["odd"]) == {"long": 1, "ratio": 1}  # kept whole
-    assert "train: left out of 46 pairs: 3 empty on one side, 1 over-long, 2 out of proportion" in report(corpus)
-    closer = wmt14(tmp_path / "closer", tgt, folder, max_words=5, max_ratio=1.5)
+    assert "train: left out of 46 pairs: 3 empty on one side, 1 over-long [--max-words], 2 out of proportion [--max-ratio]" in report(corpus)
+    closer = wmt14(tmp_path / "closer", tgt, folder, Cleaning(max_words=5, max_ratio=1.5))
     assert counted(closer.splits["train"]["dropped"]) == {"empty": 3, "long": 3}
 
 
@@ -580,7 +725,7 @@ def test_wmt14_streams_from_the_hub(tmp_path, hub, sacrebleu_cache, monkeypatch)
     def rows():
         for i in range(40_000):
             if i % 10_000 == 9_999:
-                written.append(sum(path.stat().st_size for path in (tmp_path / "out.tmp").glob("train.*")))
+                written.append(sum(path.stat().st_size for path in (tmp_path / ".out.tmp").glob("train.*")))
             yield {"translation": {"en": f"the number {i} is a number", "fr": f"le nombre {i} est un nombre"}}
 
     def load_dataset(*args, **kwargs):
@@ -608,7 +753,7 @@ def test_wmt14_says_what_is_wrong(tmp_path, good):
     with pytest.raises(InputError, match="has no training text"):
         wmt14(tmp_path / "out", "fr", tmp_path)
     with pytest.raises(InputError, match="max_ratio 0.5"):
-        wmt14(tmp_path / "out", "de", tmp_path, max_ratio=0.5)
+        wmt14(tmp_path / "out", "de", tmp_path, Cleaning(max_ratio=0.5))
 
 
 def test_importing_loads_nothing_heavy():

@@ -135,7 +135,7 @@ def page_translates(folder, program, line, translator):
 @pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (BytePairVocabulary, export_onnx), (WordPieceVocabulary, export_run)])
 def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
-    lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603"]
+    lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603", "The co\u00adw \u2581 is \ufeffold."]
     if kind is BytePairVocabulary:
         translator = load("grammar")
     else:
@@ -237,6 +237,23 @@ def test_transformers_reads_white_space_as_we_do(tmp_path):
         assert tokenizer(line).input_ids == translator.encode([line])[0]
 
 
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_transformers_reads_names_of_special_symbols_as_text(kind, tmp_path):
+    "With the page's `normal`, also decomposed letters and what nobody sees."
+    from transformers import AutoTokenizer
+    lines = ["The </s> cow", "<unk> cow", "a<pad>b", "<s>", ">>de<< cow", "Zu\u0308rich and co\u00adws\u200b", "\ufeffThe \u2581 cow"]
+    vocabulary = kind.learn([e.src for e in EXAMPLES] + lines, 200)
+    folder = export_hugging_face(Translator(with_every_bias(replace(SMALL, vocab_size=200)), vocabulary), tmp_path / "out")
+    tokenizer, names = AutoTokenizer.from_pretrained(folder), {}
+    exec((folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("from transformers")[0], names)
+    for line in lines:
+        assert tokenizer(" " + names["normal"](line)).input_ids == [*vocabulary.encode(line), END]
+        assert kind is BytePairVocabulary or tokenizer(line).input_ids == [*vocabulary.encode(line), END]  # built in
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
 # --- Hugging Face ----------------------------------------------------------------------------------------------------------------------
 
 def with_every_bias(config, seed=1):
@@ -293,7 +310,7 @@ def test_a_marian_model_gives_the_same_probabilities(changes, vocabulary, tmp_pa
 
 
 def test_the_card_is_made_of_the_record(marian):
-    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record()
+    text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record.read()
     assert "pipeline_tag: translation" in text and f"- {record['data']['src']}\n- {record['data']['tgt']}" in text
     assert record["command"] in text and f"{record['data']['splits']['train']['pairs']:,}" in text
     for name, value in record["metrics"].items():

@@ -392,6 +392,26 @@ def test_the_plain_model_compiles_in_one_graph():
     close(torch.compile(model, fullgraph=True)(src, tgt), model(src, tgt))
 
 
+@pytest.mark.parametrize("changes, widths", [
+    ({}, (64, 64)), ({"d_model": 256}, (32, 32)), ({"n_heads": 1}, (512, 512)), ({"d_k": 16}, (16, 64)), ({"d_model": 96, "n_heads": 5, "d_k": 3, "d_v": 7}, (3, 7))], ids=str)
+def test_heads_are_as_wide_as_the_model_unless_their_width_is_given(changes, widths):
+    "By the shapes of the matrices: base's 64 is a quotient, not a number that variations inherit."
+    config = replace(BASE, **{"vocab_size": 11, "n_layers": 1, **changes})
+    attention = Transformer(config).decoder[0].cross_attention
+    h = config.n_heads
+    assert (attention.query.weight.shape, attention.key.weight.shape) == ((h * widths[0], config.d_model),) * 2
+    assert (attention.value.weight.shape, attention.output.weight.shape) == ((h * widths[1], config.d_model), (config.d_model, h * widths[1]))
+    resolved = config.resolved()
+    assert (resolved.d_k, resolved.d_v) == widths and resolved == resolved.resolved() and count_parameters(resolved) == count_parameters(config)
+
+
+@pytest.mark.parametrize("given", [{}, {"d_k": 16}, {"d_v": 16}], ids=str)
+def test_a_width_that_does_not_divide_is_said(given):
+    with pytest.raises(ValueError, match="n_heads is 6: d_model 512 is not a multiple of it: give d_k and d_v"):
+        Transformer(replace(BASE, n_heads=6, **given))
+    assert Transformer(replace(BASE, n_heads=6, vocab_size=11, n_layers=1, d_k=16, d_v=16)).config.d_k == 16
+
+
 @pytest.mark.parametrize("field", ["vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v"])
 def test_a_size_below_one_is_refused_by_name(field):
     with pytest.raises(ValueError, match=f"{field} is 0"):

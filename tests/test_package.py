@@ -56,7 +56,7 @@ def wheel(tmp_path_factory) -> Path:
     tmp = tmp_path_factory.mktemp("build")
     source = tmp / "source"
     shutil.copytree(ROOT / "annotated_transformer", source / "annotated_transformer", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CITATION.cff"):
         shutil.copy(ROOT / name, source)
     build = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
     subprocess.run([sys.executable, "-c", build, "build_sdist", tmp], cwd=source, check=True, capture_output=True)
@@ -133,17 +133,17 @@ print(load("grammar").translate("The cow is old, but it plays."))
 
 
 def test_imports_are_light(run):
-    "Each module loads PyTorch and little else; the claims' alone load the paper's tables."
+    "Each module loads PyTorch and little else; the judge alone reads the paper's tables as it loads."
     package = ROOT / "annotated_transformer"
     modules = sorted(".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.py") if not path.stem.startswith("_"))
-    modules.sort(key=lambda name: name == "experiments.claims")  # what it may load would hide what others load
+    modules.sort(key=lambda name: name == "experiments.judge")  # what it may load would hide what others load
     printed = run("python", "-I", "-c", f"""
 import importlib, sys
 for module in {modules}:
     before = set(sys.modules)
     importlib.import_module("annotated_transformer." + module)
     for name in {HEAVY}:
-        if name in set(sys.modules) - before and (module, name) not in {{("experiments.claims", "pandas")}}:
+        if name in set(sys.modules) - before and (module, name) not in {{("experiments.judge", "pandas")}}:
             print(f"annotated_transformer.{{module}} loads {{name}}: import it in the function that uses it")
             sys.modules.pop(name)
 """)
@@ -152,7 +152,7 @@ for module in {modules}:
 
 def test_importing_and_translating_need_no_extra(run):
     "What the extras bring is hidden. A function that misses a library says in one line which extra has it, and so does the command line."
-    libraries = ["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "docstring_parser", "yaml"]
+    libraries = ["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "yaml"]
     printed = run("python", "-I", "-c", f"""
 import sys
 sys.modules |= dict.fromkeys({libraries})
@@ -162,14 +162,73 @@ from annotated_transformer.commands import cli
 from annotated_transformer.decoding import scores
 from annotated_transformer.tools import records
 print(load("grammar").translate("The cow is old, but it plays."), records.versions()["torch"] != "")
-for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("cli", lambda: cli.run_command(["translate", "grammar"]))):
+for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("all", lambda: cli.run_command(["demo"]))):
     try:
         call()
-    except annotated_transformer.tools.files.InputError as error:
+    except annotated_transformer.InputError as error:
         assert f"[{{extra}}]" in str(error) and "\\n" not in str(error), error
         print(extra)
 """)
-    assert printed.splitlines() == ["Die Kuh ist alt, aber sie spielt. True", "scores", "cli"]
+    assert printed.splitlines() == ["Die Kuh ist alt, aber sie spielt. True", "scores", "all"]
+
+
+def test_the_training_command_loads_no_other_part(run):
+    "Nothing of parsers, rivals, charts and experiments; a rival's module is loaded when it is asked for."
+    printed = run("python", "-I", "-c", """
+import sys
+from annotated_transformer.commands.train import configurations, preset_named
+others = ("parsing", "rivals", "drawing", "inside", "experiments", "paper", "after", "exports")
+loaded = lambda: [name for name in sys.modules if name.startswith("annotated_transformer.") and name.split(".")[1] in others]
+configurations(["runs/mine", "--data", "data/mine", "--config", "base", "--from", "ende", "--no-pre-norm", "--d-k=3", "--help"])
+assert not loaded(), loaded()
+configurations(["runs/mine", "--kind", "bytenet", "--help"])
+assert "annotated_transformer.rivals.bytenet" in loaded() and "annotated_transformer.rivals.recurrent" not in loaded()
+preset_named("parser")
+assert "annotated_transformer.parsing.parser" in loaded()
+print("so it is")
+""")
+    assert printed == "so it is\n"
+
+
+def test_commands_need_no_extra(run, tmp_path):
+    "From a plain installation: prepared, trained, translated."
+    for side, line in (("en", "the cow is {} ."), ("de", "die Kuh ist {} .")):
+        (tmp_path / f"text.{side}").write_text("".join(line.format(word) + "\n" for word in map("{:b}".format, range(300))), encoding="utf-8")
+    printed = run("python", "-I", "-c", f"""
+import sys
+sys.modules |= dict.fromkeys(["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "yaml"])
+from annotated_transformer.commands.cli import main
+work = {str(tmp_path)!r}
+main(["prepare", f"{{work}}/data", "--train", f"{{work}}/text.en", f"{{work}}/text.de", "--holdout", "20", "--vocab-size", "60"])
+main(["train", f"{{work}}/run", "--data", f"{{work}}/data", "--config", "tiny", "--d-model", "16", "--d-ff", "16", "--steps", "2", "--precision", "float32"])
+main(["translate", f"{{work}}/run", f"{{work}}/text.en"])
+""")
+    assert printed.count("\n") == 300
+
+
+def test_public_names_are_documented():
+    import annotated_transformer
+
+    page = (ROOT / "site/pages/public_names.md").read_text(encoding="utf-8")
+    named = [name for row in re.findall(r"^\| (`[^|]+) \|", page, re.M) for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(annotated_transformer.__all__)
+    for name in annotated_transformer.__all__:
+        assert getattr(annotated_transformer, name) is not None
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        for imported in re.findall(r"from annotated_transformer import (.+)", block):
+            assert {*imported.split(", ")} <= {*annotated_transformer.__all__}
+        compile(block, "public_names.md", "exec")
+
+
+def test_the_package_says_that_it_has_types_and_how_to_cite_it(wheel):
+    import zipfile
+
+    import yaml
+
+    assert "annotated_transformer/py.typed" in zipfile.ZipFile(wheel).namelist()
+    assert any(name.startswith("annotated_transformer/resources/") for name in zipfile.ZipFile(wheel).namelist())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == settings()["version"] and citation["references"][0]["title"] == "Attention Is All You Need"
 
 
 def test_shipped_weights(run):
@@ -186,7 +245,7 @@ print(load("ende").translate("The weather will be nice tomorrow."))
 
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
-    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "sweep", "demo")
+    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "demo")
     told = run("python", "-I", "-c", f"""
 import contextlib
 from annotated_transformer.commands.cli import main
@@ -249,7 +308,7 @@ def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "as it is", "--allow-empty"], cwd=checkout, check=True)
     clean = told()
     assert re.fullmatch("[0-9a-f]{12}", clean)
-    record = next((checkout / "nbs" / "results").glob("*.json"))
+    record = next((checkout / "nbs" / "results").glob("*.jsonl"))
     record.write_text("{}")
     assert told() == clean
     (checkout / "README.md").write_text("changed")

@@ -1,4 +1,4 @@
-"""From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees, the runs of record in small."""
+"""From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees."""
 import gzip
 import itertools
 import json
@@ -17,9 +17,8 @@ from annotated_transformer.commands import cli
 from annotated_transformer.corpus import grammar
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
-from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.corpus.corpora import Corpus
-from annotated_transformer.model.transformer import END, TransformerConfig
+from annotated_transformer.model.transformer import END
 from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
 from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.runs import Run
@@ -135,7 +134,7 @@ def test_what_is_no_treebank(tmp_path, wsj, treebanks):
     make = lambda name, source, **options: lambda: tree_corpus(tmp_path / "data", name, source, **options)
     fails(make("craft", tmp_path / "text"), "0.tree, line 1", "no treebank")
     fails(make("craft", tmp_path / "nowhere"), "nowhere")
-    fails(make("craft", None), "--source")
+    fails(make("craft", None), "give")
     fails(make("craft", wsj / "02"), "2 files")
     fails(make("craft+genia", treebanks / "treebank_craft"), "genia*.mrg.gz")
     fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
@@ -156,7 +155,7 @@ def test_the_sample_through_nltk(tmp_path, treebanks, monkeypatch):
     assert tree_corpus(tmp_path / "data", "ptb-sample").splits["test"]["pairs"] == 24
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "empty")])
     monkeypatch.setattr(nltk, "download", lambda name, quiet: False)
-    fails(lambda: tree_corpus(tmp_path / "other", "ptb-sample"), "network", "--source")
+    fails(lambda: tree_corpus(tmp_path / "other", "ptb-sample"), "network", "give")
 
 
 def test_wrong_options(tmp_path, treebanks):
@@ -476,8 +475,8 @@ def test_going_on_from_another_run(made, tmp_path, treebanks):
     for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
         remove_checkpoint(path)
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
-    assert run.load_checkpoint()[1]["progress"]["step"] == 8
-    assert train(run) and run.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
+    assert run.checkpoints.load()[1]["progress"]["step"] == 8
+    assert train(run) and run.history.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
 
 
 # --- without a network ---------------------------------------------------------------------------------------------------------------
@@ -517,148 +516,6 @@ def test_counted_grammar_finds_the_likeliest_tree():
         assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))
 
 
-# --- the runs of record, in small ------------------------------------------------------------------------------------------------------
-
-@pytest.fixture(scope="module", autouse=True)
-def small_models():
-    with pytest.MonkeyPatch.context() as patch:
-        small = {name: MODEL if isinstance(e.model, TransformerConfig) else replace(e.model, d_model=16) for name, e in parsing_runs.EXPERIMENTS.items()}
-        patch.setattr(parsing_runs, "EXPERIMENTS", {name: replace(e, model=small[name]) for name, e in parsing_runs.EXPERIMENTS.items()})
-        yield
-
-
-def session(data, folder, **options):
-    return parsing_runs.Session(data, folder / "runs", folder / "results", scale=0.002, **options)
-
-
-TOGETHER = pytest.mark.xdist_group("measured parsers")  # one process trains for all of these
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory, treebanks):
-    folder = tmp_path_factory.mktemp("runs")
-    assert parsing_runs.runs(["all"], session(treebanks, folder))
-    return folder
-
-
-@TOGETHER
-def test_every_run_leaves_a_record(measured):
-    found = {path.stem: json.loads(path.read_text()) for path in (measured / "results").iterdir()}
-    assert set(found) == {f"parsing_{name}" + "_seed0" * (name in parsing_runs.EXPERIMENTS) for name in parsing_runs.ON_TWO_CORES}
-    for name, record in found.items():
-        assert record["task"] == "parsing" and record["trained_on"] and record["tested_on"] and record["training_trees"] > 0, name
-        assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
-        assert record["scale"] == 0.002
-    of = lambda name: found[f"parsing_{name}_seed0"]
-    for name in ("grammar_small", "grammar_xx"):
-        assert {"f1/test", "f1/test_long", "mended/test", "f1_12/test", "not_counted/test", "seen/test"} <= set(of(name)["metrics"])
-    for record in found.values():
-        if "search" in record:
-            assert set(record["search"]["f1_dev"]) == {"1", "4", "10", "21"}
-            assert record["metrics"]["mended/test"] == 0 and 0 <= record["metrics"]["mended_free/test"] <= 100
-    chosen = of("craft_tenth")["chosen"]
-    assert len(chosen["candidates"]) == 3 and chosen["best"] in chosen["candidates"] and of("craft")["chosen"] is None
-    for name in ("craft_semi", "craft_tenth_xx", "ptb_sample"):
-        assert of(name)["chosen"] == chosen
-        assert of(name)["config"]["model"]["attention_dropout"] == chosen["best"]["dropout"] and not of(name)["config"]["model"]["pre_norm"]
-        assert of(name)["config"]["training"]["rate"] == chosen["best"]["rate"]
-    sizes = [of(name)["training_trees"] for name in ("craft_tenth", "craft", "craft_genia")]
-    assert sizes == sorted(sizes) and sizes[2] == sizes[1] + 950
-    vocabularies = {name: of(name)["data"]["vocabulary"] for name in parsing_runs.EXPERIMENTS if name in parsing_runs.ON_TWO_CORES}
-    assert vocabularies["grammar_small"] == vocabularies["grammar_xx"] and vocabularies["craft"] == vocabularies["craft_tenth_xx"]
-    assert vocabularies["craft"] == vocabularies["ptb_sample_after_craft"] != vocabularies["ptb_sample"]
-    assert of("craft_semi")["training_trees"] > 4 * sizes[0]
-    assert of("ptb_sample_after_craft")["metrics"]["steps"] > of("craft")["metrics"]["steps"]
-
-
-@TOGETHER
-def test_the_baselines_parse_every_sentence_of_every_length(measured):
-    record = json.loads((measured / "results" / "parsing_baselines_craft_genia.json").read_text())
-    craft = json.loads((measured / "results" / "parsing_craft_genia_seed0.json").read_text())
-    for split in ("test", "test_genia"):
-        assert record["metrics"][f"sentences/{split}"] == craft["metrics"][f"sentences/{split}"]
-        assert 0 < record["metrics"][f"f1_right/{split}"] < record["metrics"][f"f1_pcfg/{split}"] <= 100
-    words = record["data"]["splits"]["train"]
-    assert words["tgt_words"] > words["src_words"]
-
-
-@TOGETHER
-def test_again_nothing_is_done(measured, treebanks):
-    before = {path: path.stat().st_mtime_ns for path in measured.rglob("*") if path.suffix in (".json", ".safetensors", ".trees")}
-    assert parsing_runs.runs(["all"], session(treebanks, measured))
-    assert before == {path: path.stat().st_mtime_ns for path in before}
-
-
-@TOGETHER
-def test_another_seed_has_a_record_of_its_own(measured, treebanks):
-    assert parsing_runs.runs(["craft_tenth"], session(treebanks, measured, seed=1))
-    first, second = (json.loads((measured / "results" / f"parsing_craft_tenth_seed{i}.json").read_text()) for i in (0, 1))
-    assert second["seed"] == 1 and second["weights"] != first["weights"] and second["chosen"] == first["chosen"]
-
-
-@TOGETHER
-def test_records_beside_the_papers_table(measured):
-    found = {name: json.loads((measured / "results" / f"parsing_{name}.json").read_text())
-             for name in ("grammar_small_seed0", "craft_genia_seed0", "baselines_craft")}
-    table = parsing_runs.table_4(found)
-    assert len(table) == 12 + 2 + 2 + 2 and table["tested on"].notna().all() and list(table.source[:12]) == ["the paper"] * 12
-    assert list(table.F1[[4, 9]]) == [91.3, 92.7]
-
-
-def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, capsys, monkeypatch):
-    "Stopped after every update, or before anything was begun, and cut while sentences are parsed."
-    asked = itertools.count()
-
-    def minutes(self):
-        if next(asked) % 4 == 3:
-            raise parsing_runs.Stopped
-        return 1e-6
-
-    monkeypatch.setattr(parsing_runs.Session, "minutes", minutes)
-    calls = 0
-    while not parsing_runs.runs(["craft_semi"], session(treebanks, tmp_path)):
-        assert "The same command resumes it" in capsys.readouterr().err
-        calls += 1
-        assert calls < 200
-        part = tmp_path / "runs" / "craft_semi" / "parsed_seed0.part"
-        if part.exists():
-            part.write_bytes(part.read_bytes()[:-7])  # cut in the middle of a line
-    assert calls > 10
-    trees = list(read_trees(tmp_path / "runs" / "craft_semi" / "parsed_seed0.trees"))
-    assert len({line for line, _ in trees}) == len(trees) >= 20 and (tmp_path / "results" / "parsing_craft_semi_seed0.json").exists()
-
-
-def test_sentences_are_parsed_once(tmp_path):
-    "In batches, each on the disk before the next; what has no tree keeps its line."
-    asked, sentences = [], [[word] for word in "abcdefg"]
-
-    def parse(some):
-        if len(asked) == 2:
-            asked.append([])
-            raise KeyboardInterrupt
-        asked.append(some)
-        return [None if words == ["c"] else read_tree(f"(S (X {words[0]}))") for words in some]
-
-    unlimited = parsing_runs.Session(None, tmp_path, tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        parsing_runs.in_batches(tmp_path / "t.trees", sentences, parse, unlimited, batch=2)
-    found = parsing_runs.in_batches(tmp_path / "t.trees", sentences, parse, unlimited, batch=2)
-    assert [word for some in asked for (word,) in some] == list("abcdefg")
-    assert [tree and tree.words for tree in found] == [None if words == ["c"] else words for words in sentences]
-    assert parsing_runs.in_batches(tmp_path / "t.trees", sentences, None, unlimited) == found
-
-
-def test_what_is_wrong_with_a_run(tmp_path, treebanks, capsys):
-    for arguments, named in ((["crfat"], "crfat"), (["craft"], "--data"), (["craft", "--data", str(tmp_path)], "treebank_craft"),
-                             (["craft_genia", "--data", str(treebanks / "treebank_genia")], "treebank_craft and treebank_genia"),
-                             (["grammar_xx", "--scale", "2"], "--scale 2"), (["grammar_xx", "--minutes", "-1"], "--minutes")):
-        with pytest.raises(SystemExit) as end:
-            parsing_runs.main([*arguments, "--folder", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
-        said = capsys.readouterr().err.strip()
-        assert end.value.code == 2 and said.startswith("experiments.parsing_runs: ") and named in said and "\n" not in said
-    assert not (tmp_path / "out").exists()
-
-
 # --- the command line --------------------------------------------------------------------------------------------------------------------
 
 def refuses(arguments, capsys, *named):
@@ -690,8 +547,8 @@ def lines_of(made, tmp_path, capsysbinary):
 def test_parse_keeps_line_n_at_line_n(lines_of):
     out, told, code = lines_of("The dog sleeps.\n\nA child (or two) doesn't wait.\n \nEvery cow is old.")
     assert code == 0 and len(out) == 6 and out[1] == out[3] == out[5] == ""
-    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks \((.*)\):", told, re.MULTILINE)
-    assert lacking == [("3", "- L R '"), ("5", "E")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
+    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks: (.*): the result", told, re.MULTILINE)
+    assert lacking == [("3", "- (U+002D), L (U+004C), R (U+0052), ' (U+0027)"), ("5", "E (U+0045)")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
     assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
     assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
     assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
@@ -743,7 +600,7 @@ def test_parse_from_a_pipe(made):
 def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
     (tmp_path / "machine").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n")
     data, run = str(tmp_path / "data"), str(tmp_path / "run")
-    prepare = ["prepare", data, "--corpus", "craft", "--source", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
+    prepare = ["prepare", "trees", data, "craft", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
                str(tmp_path / "machine"), "--extra-weight", "0.5"]
     cli.main(prepare)
     assert Corpus.open(data).splits["train"]["pairs"] == 2 * 192 + 1
@@ -765,9 +622,9 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
         path.unlink()
     for arguments, named in (
         (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
-        (["prepare", tmp_path / "d", "--corpus", "ptb"], ["--source"]),
+        (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra", tmp_path / "no"], ["no"]),
-        (["prepare", tmp_path / "d", "--corpus", "grammar", "--extra", tmp_path / "no"], ["--extra", "--corpus grammar"]),
+        (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
         (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size", "20"], ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", tmp_path / "nothing"], ["nothing"]), (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),

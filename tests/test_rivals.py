@@ -156,7 +156,7 @@ def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", *words(run, data, kind, code, "--steps", "20")],
                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    while process.poll() is None and not ((run / "config.json").exists() and any(m["step"] >= 14 for m in Run.open(run).metrics())):
+    while process.poll() is None and not ((run / "config.json").exists() and any(m["step"] >= 14 for m in Run.open(run).history.metrics())):
         time.sleep(0.001)
     assert process.poll() is None, process.communicate()[0]
     process.send_signal(signal.SIGKILL)
@@ -164,11 +164,11 @@ def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
     cli.main(["train", str(run), *(["--code", str(code)] if kind == "bag" else [])])
 
     undisturbed, continued = Run.open(trained(kind)), Run.open(run)
-    assert continued.config["kind"] == kind == continued.record()["config"]["kind"]
-    assert [(m["step"], m["loss"]) for m in continued.metrics()] == [(m["step"], m["loss"]) for m in undisturbed.metrics()]
-    for mine, theirs in ((continued.weights(), undisturbed.weights()), (continued.load_checkpoint()[0], undisturbed.load_checkpoint()[0])):
+    assert continued.config["kind"] == kind == continued.record.read()["config"]["kind"]
+    assert [(m["step"], m["loss"]) for m in continued.history.metrics()] == [(m["step"], m["loss"]) for m in undisturbed.history.metrics()]
+    for mine, theirs in ((continued.weights(), undisturbed.weights()), (continued.checkpoints.load()[0], undisturbed.checkpoints.load()[0])):
         assert mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
-    assert undisturbed.metrics()[-1]["loss"] < undisturbed.metrics()[0]["loss"]
+    assert undisturbed.history.metrics()[-1]["loss"] < undisturbed.history.metrics()[0]["loss"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -288,7 +288,7 @@ def test_widths_are_fitted_to_equal_size(kind):
 def test_other_precisions(data, kind, precision, tmp_path):
     cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", kind, *SMALL[kind].split(), *TRAINING[:-2],
               "--precision", precision, "--steps", "4"])
-    assert Run.open(tmp_path / "run").metrics()[-1]["step"] == 4
+    assert Run.open(tmp_path / "run").history.metrics()[-1]["step"] == 4
 
 
 @pytest.mark.parametrize("kind", RIVALS)
@@ -447,14 +447,14 @@ def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(d
     for name in ("whole", "stopped"):
         cli.main(words(tmp_path / name, data, "bag", code, "--optimizer", "nesterov", "--clip-norm", "0.1"))
         runs.append(Run.open(tmp_path / name))
-    assert all(m["gradient_norm"] > 0 for m in runs[0].metrics())
+    assert all(m["gradient_norm"] > 0 for m in runs[0].history.metrics())
     for path in runs[1].folder.joinpath("checkpoints").iterdir():  # as if it had been killed after step 6
         if path.name != "step_6":
             shutil.rmtree(path)
     (runs[1].folder / "record.json").unlink()
     assert training.train(Run.open(runs[1].folder))
-    assert [m["gradient_norm"] for m in runs[1].metrics()] == [m["gradient_norm"] for m in runs[0].metrics()]
-    assert all(torch.equal(a, b) for a, b in zip(runs[0].load_checkpoint()[0].values(), runs[1].load_checkpoint()[0].values(), strict=True))
+    assert [m["gradient_norm"] for m in runs[1].history.metrics()] == [m["gradient_norm"] for m in runs[0].history.metrics()]
+    assert all(torch.equal(a, b) for a, b in zip(runs[0].checkpoints.load()[0].values(), runs[1].checkpoints.load()[0].values(), strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------- ensembles and GLEU
@@ -492,22 +492,22 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command], env=environment,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     killed = tmp_path / "killed"
-    while process.poll() is None and not ((killed / "config.json").exists() and any(m["step"] >= 3 for m in Run.open(killed).metrics())):
+    while process.poll() is None and not ((killed / "config.json").exists() and any(m["step"] >= 3 for m in Run.open(killed).history.metrics())):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -9, process.communicate()[0]
     fine_tuning.main([*command, "--record", str(tmp_path / "kept.json")])
     whole, killed = Run.open(tmp_path / "whole"), Run.open(killed)
-    assert [(m["step"], m["reward"]) for m in whole.metrics()] == [(m["step"], m["reward"]) for m in killed.metrics()]
-    assert len(whole.metrics()) == 6 and killed.record()["status"] == "finished"
-    assert {"sacrebleu/dev", "sacrebleu/dev_before", "gleu/dev", "gleu/dev_before"} <= set(killed.record()["metrics"])
+    assert [(m["step"], m["reward"]) for m in whole.history.metrics()] == [(m["step"], m["reward"]) for m in killed.history.metrics()]
+    assert len(whole.history.metrics()) == 6 and killed.record.read()["status"] == "finished"
+    assert {"sacrebleu/dev", "sacrebleu/dev_before", "gleu/dev", "gleu/dev_before"} <= set(killed.record.read()["metrics"])
     assert read_json(tmp_path / "kept.json")["task"] == "rival" and read_json(tmp_path / "kept.json")["name"] == "kept"
     assert all(torch.equal(a, b) for a, b in zip(whole.weights().values(), killed.weights().values(), strict=True))
     assert any(not torch.equal(a, b) for a, b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
     assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1
-    before = killed.record()
+    before = killed.record.read()
     fine_tuning.main(command)  # there is nothing left to do
-    assert killed.record() == before
+    assert killed.record.read() == before
 
 
 def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys):

@@ -124,7 +124,7 @@ def test_intervals():
     lines = [e.tgt for _, e in zip(range(80), grammar.examples(seed=5))]
     worse = [line.replace("ein", "kein") for line in lines]
     found = score(worse, lines, "de", samples=200)
-    assert set(found) == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper"}
+    assert set(found) == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017"}
     for name, s in found.items():
         low, high = s.interval
         assert low < s.value < high <= 101 and "bs:200" in s.signature, name
@@ -251,12 +251,12 @@ def fails(capsys, arguments, *named):
 def test_evaluate_a_file(texts, capsys, tmp_path):
     _, wanted, made = texts
     out, told = evaluated(capsys, "--translations", made, "--references", wanted)
-    assert "text: 10 sentences" in out and "sacreBLEU" in out and "chrF" in out and "BLEU, paper" in out and "perplexity" not in out
+    assert "text: 10 sentences" in out and "sacreBLEU" in out and "chrF" in out and "BLEU, 2018" in out and "perplexity" not in out
     assert "tok:13a" in out and " to " in out and told.startswith("Next: ")
     assert evaluated(capsys, "--translations", made, "--ref", wanted, "--language", "fr").out != out
     write(tmp_path / "wanted.txt", wanted.read_text().splitlines())
     out, told = evaluated(capsys, "--translations", made, "--references", tmp_path / "wanted.txt")
-    assert "BLEU, paper" not in out and "--language" in told
+    assert "BLEU, 2018" not in out and "--language" in told
 
 
 def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
@@ -274,7 +274,7 @@ def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
     assert {kind: set(than) for kind, than in found.items()} == dict.fromkeys(("sacrebleu", "chrf"), {"value", "p", "signature"})
     assert found["sacrebleu"]["value"] == pytest.approx(expected["sacrebleu"].value - 100)
     found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, "--beam-size", "1", "--json").out)
-    assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "perplexity", "perplexity_per_word", "accuracy"} == set(found["metrics"])
+    assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word", "accuracy"} == set(found["metrics"])
     assert found["search"] == {"beam_size": 1, "alpha": 0.6} and found["metrics"]["perplexity_per_word"] > found["metrics"]["perplexity"] > 1
 
 
@@ -300,11 +300,11 @@ def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
     "newstest2013 to develop with, unless told otherwise; both sizes of newstest2014, each under a name of its own."
     for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8), ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
         out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record", tmp_path / "kept.json").out
-        assert f"{name}: {n} sentences" in out and "per word piece" in out and "per word\n" in out
+        assert f"{name}: {n} sentences" in out and "per token" in out and "per word\n" in out
     kept = json.loads((tmp_path / "kept.json").read_text())
     for name in ("newstest2013", "newstest2014_full", "newstest2014_filtered_2737"):
         metrics = {kind.split("/")[0] for kind in kept["metrics"] if kind.endswith(f"/{name}")}
-        assert metrics == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "perplexity", "perplexity_per_word", "accuracy"}
+        assert metrics == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word", "accuracy"}
         assert kept["search"][name] == {"beam_size": 1, "alpha": 0.6} and f"chrf/{name}" in kept["intervals"]
     assert json.loads((wmt / "record.json").read_text())["metrics"] == kept["metrics"]
 
@@ -315,7 +315,7 @@ def test_a_language_without_rules(wmt, capsys):
     config["data"]["tgt"] = "tlh"
     (wmt / "config.json").write_text(json.dumps(config))
     out, told = evaluated(capsys, wmt, "--beam-size", "1")
-    assert "sacreBLEU" in out and "BLEU, paper" not in out and "--language" in told
+    assert "sacreBLEU" in out and "BLEU, 2018" not in out and "--language" in told
     fails(capsys, [wmt, "--language", "tlh"], "tlh", "de, ")
 
 

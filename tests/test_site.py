@@ -1,4 +1,4 @@
-"""The site in a browser with the network cut: pages without errors, links that lead somewhere, narrow screens, accessibility.
+"""The site in a browser with the network cut: no errors, no dead links, narrow screens, accessibility.
 
 The site is built once. `make test` looks at a few pages of each kind, `make test-all` at every one.
 """
@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urljoin, urlparse
 
 import pytest
-
 from browser import Page, browser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "site"))
 import bibliography  # noqa: E402
 import original  # noqa: E402
 import tables  # noqa: E402
-from chapters import read_chapters  # noqa: E402
+from chapters import builds_on, folds, link, read_chapters  # noqa: E402
 
 LIMIT = 3_000_000  # bytes of a page
 FEW = ["index", "model/attention", "inside/attention_figures", "results", "notation", "api", "references", "search"]
@@ -39,8 +39,8 @@ def site(tmp_path_factory) -> Path:
     if os.environ.get("ANNOTATED_SITE"):  # one that is built already
         return Path(os.environ["ANNOTATED_SITE"])
     out = tmp_path_factory.mktemp("site")
-    made = subprocess.run([sys.executable, ROOT / "site" / "build.py", "--out", out], text=True, capture_output=True, cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    made = subprocess.run([sys.executable, ROOT / "site" / "build.py", "--out", out], text=True, capture_output=True,
+                          cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert made.returncode == 0, made.stderr
     assert "WARNING" not in made.stderr and "ERROR" not in made.stderr, made.stderr
     return out
@@ -64,33 +64,42 @@ def page(address, tmp_path_factory) -> Iterator[Page]:
         yield page
 
 
+def files(site: Path) -> dict[str, Path]:
+    "The site's pages by name: `model/attention`."
+    found = {path.relative_to(site).with_suffix("").as_posix(): path for path in sorted(site.rglob("*.html"))}
+    return {name: path for name, path in found.items() if not name.startswith("_")}
+
+
 def pages(site: Path, every: bool) -> list[str]:
-    names = sorted(path.stem for path in site.glob("*.html"))
-    return names if every else [name for name in FEW if name in names]
+    return [*files(site)] if every else FEW
 
 
 SCOPES = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["few", "every"])
 
 
-# --- what the site is made from ------------------------------------------------------------------------------------------------------
+# --- what the site is made from ---------------------------------------------------------------------------------------
 
 def test_every_citation_is_in_the_bibliography():
     references = bibliography.read(ROOT / "site" / "references.bib")
-    assert sorted(int(r.number) for r in references.values() if r.number) == list(range(1, 41)), "the paper has 40 references"
+    numbers = sorted(int(r.number) for r in references.values() if r.number)
+    assert numbers == list(range(1, 41)), "the paper has 40 references"
     missing = []
     for chapter in read_chapters(ROOT / "nbs"):
         prose = "\n\n".join("".join(cell["source"]) for cell in chapter.nb["cells"] if cell["cell_type"] == "markdown")
-        missing += [f"{chapter.path.name}: {words}" for words in bibliography.unknown(prose, references)]
+        missing += [f"{chapter.name}: {words}" for words in bibliography.unknown(prose, references)]
     assert not missing, "\n".join(["add to site/references.bib:", *missing])
 
 
 @pytest.mark.parametrize("words, keys", [
-    ("Britz et al. (2017) found", ["britz2017"]), ("(Kingma and Ba, 2014)", ["kingma2015"]), ("(Voita et al. 2019; Clark et al. 2019)", ["voita2019", "clark2019"]),
-    ("Luong et al. (2015)", ["luong2015multi"]), ("in June 2017, on WMT 2014", []), ("[Britz et al. (2017)](paper.html)", []),
+    ("Britz et al. (2017) found", ["britz2017"]), ("(Kingma and Ba, 2014)", ["kingma2015"]),
+    ("(Voita et al. 2019; Clark et al. 2019)", ["voita2019", "clark2019"]),
+    ("Luong et al. (2015)", ["luong2015multi"]), ("in June 2017, on WMT 2014", []),
+    ("[Britz et al. (2017)](paper.html)", []),
     ("`Britz et al. (2017)`\n```\n```", [])])
 def test_citations_become_links(words, keys):
     references = bibliography.read(ROOT / "site" / "references.bib")
-    assert re.findall(r'href="references.html#(\w+)"', bibliography.linked(words, references)) == keys
+    linked = bibliography.linked(words, references, "../references.html")
+    assert re.findall(r'href="../references.html#(\w+)"', linked) == keys
 
 
 def test_the_paper_stands_under_our_words(tmp_path):
@@ -100,13 +109,61 @@ def test_the_paper_stands_under_our_words(tmp_path):
     paper = original.Paper(main)
     assert (paper.words("Section 1.1."), paper.words("Abstract."), paper.words("Appendix of the source.")) == (
         "Second, with $x^2$.", "In short.", "**More**\n\nThird.")
-    assert paper.words("Sections 1 and 1.1") == "First.\n\nSecond, with $x^2$." and paper.words("Table 3's caption.") == ""
+    assert paper.words("Sections 1 and 1.1") == "First.\n\nSecond, with $x^2$."
+    assert paper.words("Table 3's caption.") == ""
     cell = "> **Section 1.1.** Ours,\n> and more.\n\nThen prose.\n"
     assert original.beside(cell, None) == cell
     there = original.beside(cell, paper)
-    assert there.index("and more.") < there.index('<details class="original">') < there.index("Second, with $x^2$.") < there.index("Then prose.")
+    parts = "and more.", '<details class="original">', "Second, with $x^2$.", "Then prose."
+    order = [there.index(part) for part in parts]
+    assert order == sorted(order)
     with pytest.raises(SystemExit, match="nothing.tex"):
         original.Paper(tmp_path / "nothing.tex")
+
+
+def test_the_private_edition(tmp_path):
+    (tmp_path / "ms.tex").write_text(r"""\documentclass{a}\begin{document}
+\section{One}\section{Two}\section{Three}\subsection{A}\subsection{B} Theirs.\end{document}""")
+    original.write_edition(tmp_path / "ms.tex", tmp_path / "out")
+    chapters = {path: path.read_text(encoding="utf-8") for path in (tmp_path / "out" / "nbs").rglob("*.ipynb")}
+    assert len(chapters) == len(read_chapters(ROOT / "nbs")) + 1
+    assert "Theirs." in chapters[tmp_path / "out/nbs/model/attention.ipynb"]
+    for path, words in chapters.items():
+        for target in re.findall(r"\]\(((?:\.\./)+[\w./-]+)", words):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_way_from_page_to_page():
+    assert link("api.html", "index") == "api.html" and link("api.html", "model/attention") == "../api.html"
+    assert link("model/layers.ipynb", "model/attention") == "layers.ipynb"
+    assert link("corpus/grammar.ipynb", "model/attention") == "../corpus/grammar.ipynb"
+
+
+def chapter(name: str, *uses: str) -> SimpleNamespace:
+    return SimpleNamespace(name=name, module=name.replace("/", "."), room=name.split("/")[0],
+                           imports={use.replace("/", ".") for use in uses})
+
+
+def test_what_a_chapter_builds_on():
+    "What comes before it and is imported, in short: not what these build on themselves, and no tools."
+    book = [chapter("tools/files"), chapter("model/attention", "model/layers"),
+            chapter("model/layers", "model/attention", "tools/files"), chapter("corpus/grammar"),
+            chapter("training/loop", "model/attention", "model/layers", "corpus/grammar", "tools/files")]
+    found = {name: [c.name for c in before] for name, before in builds_on(book).items()}
+    assert found == {"tools/files": [], "model/attention": [], "model/layers": ["model/attention"],
+                     "corpus/grammar": [], "training/loop": ["model/layers", "corpus/grammar"]}
+
+
+def test_the_appendix_is_folded_and_last():
+    book = [SimpleNamespace(name=name, title=name, part=part, hour=hour, appendix=appendix)
+            for name, part, hour, appendix in [("a", "1 One", True, False), ("b", "2 Two", False, False),
+                                               ("c", "1 One", False, True), ("d", "2 Two", False, True)]]
+    found = [(fold["title"], [(group["title"], [name for name, _ in group["pages"]]) for group in fold["groups"]])
+             for fold in folds(book, {"api": "API"})]
+    assert found == [("In one hour", [("", ["a"])]), ("1 One", [("", ["a"])]), ("2 Two", [("", ["b"])]),
+                     ("Appendix", [("1 One", ["c"]), ("2 Two", ["d"])]), ("Around the book", [("", ["api"])])]
+    chapters = read_chapters(ROOT / "nbs")
+    assert [c.name for c in sorted(chapters, key=lambda c: c.appendix)] == [c.name for c in chapters]
 
 
 def test_notation_names_what_there_is():
@@ -115,11 +172,11 @@ def test_notation_names_what_there_is():
     fields = set(annotated_transformer.model.transformer.TransformerConfig.__annotations__)
     for name in ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "vocab_size", "dropout"):
         assert name in fields and name in words
-    for link in re.findall(r"\]\((\.\./\.\./nbs/[^)#]+)", words):
-        assert (ROOT / "site" / "pages" / link).resolve().exists(), link
+    for target in re.findall(r"\]\((\.\./\.\./nbs/[^)#]+)", words):
+        assert (ROOT / "site" / "pages" / target).resolve().exists(), target
 
 
-# --- files ---------------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 class Links(html.parser.HTMLParser):
     "What a page links to and loads, and the ids that it has."
@@ -139,45 +196,47 @@ class Links(html.parser.HTMLParser):
 
 
 def test_every_link_leads_somewhere(site):
-    read = {path.name: Links(path) for path in site.glob("*.html")}
+    read = {f"{name}.html": Links(path) for name, path in files(site).items()}
     dead = []
     for name, found in read.items():
-        for link in found.links + found.loads:
-            to = urlparse(urljoin(name, link))
+        for way in found.links + found.loads:
+            to = urlparse(urljoin(name, way))
             if to.scheme:
                 continue
             target = unquote(to.path) or name
             if not (site / target).is_file():
-                dead.append(f"{name}: {link}")
+                dead.append(f"{name}: {way}")
             elif to.fragment and target in read and unquote(to.fragment) not in read[target].ids and to.fragment != "":
-                dead.append(f"{name}: {link} (no such heading)")
+                dead.append(f"{name}: {way} (no such heading)")
     assert not dead, "\n".join(dead[:40])
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
-    away = {link for path in site.glob("*.html") for link in Links(path).loads if urlparse(urljoin("x/", link)).netloc}
+    away = {link for path in files(site).values() for link in Links(path).loads if urlparse(urljoin("x/", link)).netloc}
     assert not away, away
 
 
 def test_no_page_is_large(site):
-    large = {path.name: path.stat().st_size for path in site.glob("*.html") if path.stat().st_size > LIMIT}
+    large = {name: path.stat().st_size for name, path in files(site).items() if path.stat().st_size > LIMIT}
     assert not large, large
 
 
 def test_directives_and_imports_are_out_of_view(site):
-    for path in site.glob("[0-9]*.html"):
+    for name, path in files(site).items():
         words = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
-        assert not re.search(r"^#\| ?(?:export|hide|default_exp)", words, re.M), path.name
+        assert not re.search(r"^#\| ?(?:export|hide|default_exp)", words, re.M), name
 
 
 def test_every_public_function_is_in_the_index(site):
     listed = Links(site / "api.html").links
-    for module in ("attention.attention", "model.Transformer", "decoding.beam_search", "training.train"):
-        assert any(link.endswith(f"#{module}") for link in listed), module
+    for name in ("model/attention.html#model.attention.attention",
+                 "model/transformer.html#model.transformer.Transformer",
+                 "decoding/search.html#decoding.search.beam_search", "training/loop.html#training.loop.train"):
+        assert name in listed, name
     assert "beam_search(" in (site / "api.html").read_text(encoding="utf-8")
 
 
-# --- in a browser --------------------------------------------------------------------------------------------------------------------
+# --- in a browser -----------------------------------------------------------------------------------------------------
 
 DRAWN = """[...document.querySelectorAll('figure.chart')].every(f => f.view) && !document.querySelector('mjx-merror')
     && (!document.querySelector('span.math, div.math') || !!document.querySelector('mjx-container'))"""
@@ -197,10 +256,12 @@ def test_pages_load_without_an_error(site, address, page, every):
             if page.js(DRAWN):
                 break
             time.sleep(0.1)
-        assert page.js(DRAWN), f"{name}: a chart or a formula was not drawn: {page.js('document.querySelector(`mjx-merror`)?.textContent')}"
+        assert page.js(DRAWN), (f"{name}: a chart or a formula was not drawn: "
+                                f"{page.js('document.querySelector(`mjx-merror`)?.textContent')}")
         assert page.errors == [], f"{name}: {json.dumps(page.errors)[:600]}"
         assert not [url for url in page.asked if not url.startswith((address, "data:", "blob:"))], name
-    print(f"\nfirst view, milliseconds: median {sorted(times.values())[len(times) // 2]}, slowest {max(times, key=times.get)} {max(times.values())}")
+    print(f"\nfirst view, milliseconds: median {sorted(times.values())[len(times) // 2]}, slowest "
+          f"{max(times, key=times.get)} {max(times.values())}")
 
 
 # what is wider than the screen and is no code, no formula and no wide table (these scroll in a box of their own)
@@ -209,8 +270,11 @@ SPILLS = """(() => { const wide = document.documentElement.scrollWidth;
     for (const e of document.querySelectorAll('.bd-article *')) {
         if (e.closest('pre, mjx-container, div.math, details:not([open]), .vega-embed')) continue;
         const table = e.querySelector('table');
-        if (e.scrollWidth > e.clientWidth + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.clientWidth > 0
-            && !(table && ([...table.rows].some(row => row.cells.length > 3) || table.querySelector('mjx-container')))) found.push(e.tagName + '.' + e.className + ' ' + e.scrollWidth);
+        const scrolls = ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.clientWidth > 0;
+        const wideTable = table && [...table.rows].some(row => row.cells.length > 3);
+        const may = wideTable || table?.querySelector('mjx-container');
+        if (e.scrollWidth > e.clientWidth + 1 && scrolls && !may)
+            found.push(e.tagName + '.' + e.className + ' ' + e.scrollWidth);
     }
     return found; })()"""
 
@@ -231,15 +295,17 @@ def test_no_code_leaves_its_box(site, address, page, every):
     page.size(1400)
     for name in pages(site, every):
         page.open(f"{address}{name}.html")
-        wide = page.js("[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 80))")
+        wide = page.js("[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+                       ".map(e => e.innerText.slice(0, 80))")
         assert not wide, f"{name}: {wide}"
 
 
-# what makes a page hard to use for those who see little, or nothing, or have no mouse: all of axe's rules, on the whole page with its
-# charts alive; all code has the same colours, so that a page's first blocks stand for the others
+# what makes a page hard to use for those who see little, or nothing, or have no mouse: all of axe's rules, on the whole
+# page with its charts alive; all code has the same colours, so that a page's first blocks stand for the others
 LOOKED_AT = {"include": [["body"]], "exclude": [["div.highlight[data-like-the-first]"], ["mjx-assistive-mml"]]}
 READY = """document.querySelectorAll('div.highlight').forEach((e, i) => i > 3 && (e.dataset.likeTheFirst = 1)),
-    Promise.all([...document.querySelectorAll('figure.chart')].slice(0, 3).map(f => draw(f))).then(() => window.MathJax?.startup?.promise).then(reachable)"""
+    Promise.all([...document.querySelectorAll('figure.chart')].slice(0, 3).map(f => draw(f)))
+        .then(() => window.MathJax?.startup?.promise).then(reachable)"""
 
 
 @SCOPES
@@ -255,7 +321,8 @@ def test_pages_are_accessible(site, address, page, theme, width, every):
         page.js(READY)
         page.js(axe + ";0")
         result = page.js(f"axe.run({json.dumps(LOOKED_AT)}, {{resultTypes: ['violations']}})"
-                         ".then(r => r.violations.map(v => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 160), v.nodes[0].failureSummary]))")
+                         ".then(r => r.violations.map(v => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 160), "
+                         "v.nodes[0].failureSummary]))")
         if result:
             found[name] = result
     assert not found, json.dumps(found, indent=1)[:3000]
@@ -264,7 +331,17 @@ def test_pages_are_accessible(site, address, page, theme, width, every):
 def test_the_search_finds(site, address, page):
     page.size(1400)
     page.open(f"{address}search.html?q=warm-up", "document.querySelector('#search-results li')")
-    assert page.js("[...document.querySelectorAll('#search-results a')].some(a => a.href.includes('training/optimizer'))")
+    assert page.js("[...document.querySelectorAll('#search-results a')]"
+                   ".some(a => a.href.includes('training/optimizer'))")
+
+
+def test_the_contents_fold_by_part(site, address, page):
+    page.size(1400)
+    page.open(f"{address}model/attention.html")
+    part = next(c.part for c in read_chapters(ROOT / "nbs") if c.name == "model/attention")
+    opened = page.js("[...document.querySelectorAll('nav.chapters > details[open] > summary')].map(e => e.innerText)")
+    assert opened == [part]
+    assert page.js("document.querySelector('nav.chapters [aria-current=page]').innerText") == "Attention"
 
 
 def test_a_chart_is_alive(site, address, page):
@@ -281,8 +358,8 @@ def test_a_chart_is_alive(site, address, page):
 def test_tables_have_one_style():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"word": ["a", "b"], "number": [1.5, 20.0]})
-    for html in (frame.to_html(), frame.style.format({"number": "{:.1f}"}).to_html()):
-        made = tables.plain(html)
+    for theirs in (frame.to_html(), frame.style.format({"number": "{:.1f}"}).to_html()):
+        made = tables.plain(theirs)
         assert "<style" not in made and made.count("text-align: right") == 3 and made.count("text-align: left") == 3
         assert "<th" in made and ">0<" not in made, "row numbers are gone"
     named = tables.plain(frame.set_index("word").to_html())

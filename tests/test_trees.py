@@ -283,6 +283,24 @@ def test_quotation_marks_of_later_parameter_files(tmp_path, test, expected, plai
         assert (row.status, row.matched, row.gold, row.test) == (0, expected[1], expected[3], expected[2])
 
 
+NEWER = Rules(frozenset("TOP S1 -NONE- , : `` '' . ? !".split()), quotes=frozenset("`` '' POS NN CD VBZ :".split()))  # EVALB's new.prm
+
+
+@pytest.mark.parametrize(("gold", "test", "expected"), [  # status, matched, gold, test, crossing, words, right tags of EVALB's own program
+    ('(TOP (S (ADVP (, :) (`` ") (-NONE- *) (: ,))))', '(TOP (S (PRT (`` :) (POS ") (: ,))))', (0, 2, 2, 2, 0, 1, 0)),
+    ("(TOP (S (X (NP-SBJ (PRT (`` ')) (-NONE- *)) (-NONE- *))))", "(TOP (S (PRT (NP (PP (VP (CD ')))))))", (0, 3, 4, 5, 0, 1, 0)),
+    ('(TOP (S (PP (ADVP (`` /) (NN b)) (PP (X (NN b)) (-NONE- *)) (`` "))))', "(TOP (S (PP ('' /) (VP (PRT (NN b)) (NN b)) (NP (CD \")))))", (0, 3, 5, 5, 0, 3, 2)),
+    ("(TOP (S (NP (PP (POS ') (ADVP (TOP (-NONE- *)))) (X (POS ') (DT a)) (DT b))))",
+     "(TOP (S (NP (PP (NP-SBJ (`` ') (VP (NP-SBJ (CD ')))) (PP (DT a))) (DT b))))", (0, 2, 4, 7, 1, 4, 2)),
+    ("(TOP (S (PRT (S (JJ a) (-NONE- *)) (VP (`` ') (X (VB b)) (NN \")) (NN \") (VB d))))",
+     "(TOP (S (PRT (VP (TOP (JJ a) (-NONE- *)) (S ('' ') (VB b) (`` \")) (`` \")) (PP (VB d)))))", (0, 2, 5, 5, 0, 5, 3)),
+    ("(TOP (S (TOP (NP (NN d) (NP ('' '))) (NP (VB a) (VP (`` /) (`` /) (`` ') (VP (NP ('' ')) (VB e)))))))",
+     "(TOP (S (ADVP (S (NN d)) (X (NP (S (PP ('' ')))) (PRT (S (VB a) (`` /)) (TOP (NN /) (`` '))) (ADVP ('' ') (TOP (PRT (VB e))))))))", (0, 1, 5, 8, 1, 4, 3)),
+    ("(TOP (S (-NONE- *)))", "(TOP (S (`` \")))", (2, 0, 0, 0, 0, 0, 0))])
+def test_quotation_marks_among_traces(gold, test, expected):
+    assert compare([read_tree(gold)], [read_tree(test)], NEWER)[1:] == expected
+
+
 def test_prt_counts_as_advp():
     gold = [read_tree("(VP (V look) (PRT (RP up)))")]
     assert compare(gold, [read_tree("(VP (V look) (ADVP (RP up)))")]).matched == 2
@@ -335,7 +353,7 @@ def test_files_that_are_no_treebank(tmp_path):
     (tmp_path / "empty").write_text("")
     (tmp_path / "latin").write_bytes("(S (N Stra\u00dfe))".encode("latin-1"))
     (tmp_path / "cut.gz").write_bytes(gzip.compress((GOOD * 999).encode())[:40])
-    for name, what in (("blank", "no tree"), ("empty", "empty"), ("latin", "UTF-8"), ("cut.gz", "gzip"), ("absent", "does not exist")):
+    for name, what in (("blank", "no tree"), ("empty", "empty"), ("latin", "UTF-8"), ("cut.gz", "compressed"), ("absent", "does not exist")):
         fails(lambda: list(read_trees(tmp_path / name)), tmp_path / name, what)
 
 

@@ -1,15 +1,18 @@
 """Vocabularies: text comes back as it went in, the same text gives the same bytes, and what cannot be is said in one line."""
+import io
 import random
 import string
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpus.corpora import file_corpus
+from annotated_transformer.corpus.corpora import Cleaning, composed, file_corpus
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
-from annotated_transformer.corpus.vocabulary import (BytePairVocabulary, WordPieceVocabulary, drawn_lines, kept_vocabulary,
+from annotated_transformer.corpus.vocabulary import (BytePairVocabulary, WordPieceVocabulary, adopt_model, code_points, drawn_lines,
+                                              fields, kept_vocabulary, unknown_parts,
                                               learn_vocabulary, load_vocabulary, spaced)
 
 KINDS = [BytePairVocabulary, WordPieceVocabulary]
@@ -118,12 +121,91 @@ def test_a_vocabulary_with_other_special_symbols_is_refused(tmp_path):
     from tokenizers import Tokenizer, models
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "vocabulary"), vocab_size=150,
                                              model_type="bpe", normalization_rule_name="identity", minloglevel=3)
-    with pytest.raises(InputError, match="not a vocabulary"):
+    with pytest.raises(InputError, match="its four special symbols are not ours: .* --vocabulary"):
         load_vocabulary(tmp_path)
     (tmp_path / "vocabulary.model").unlink()
     (tmp_path / "vocabulary.json").write_text(Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")).to_str())
     with pytest.raises(InputError, match="not a vocabulary"):
         load_vocabulary(tmp_path)
+
+
+# --- characters --------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("u\u0308\u00ad\u200b\u200c\u200d\u2060\ufeff"), max_size=20))
+def test_the_normaliser(text):
+    normal = composed(text)
+    assert composed(normal) == normal == unicodedata.normalize("NFC", normal) and not set(normal) & set("\u00ad\u200b\u2060\ufeff")
+    assert normal.count("\u200c") == text.count("\u200c") and normal.count("\u200d") == text.count("\u200d")  # joiners have a meaning
+    assert composed(text.replace("\u00ad", "")) == normal
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_behind_its_normaliser_a_word_is_cut_the_same_however_it_is_written(kind, tmp_path):
+    vocabulary = kind.learn(TEXT, 320)
+    other = unicodedata.normalize("NFD", "\ufeffschö\u00adner\u200b Fluß")
+    assert vocabulary.encode(other) == vocabulary.encode("schöner Fluß") and vocabulary.normaliser == "nfc"
+    assert UNKNOWN in vocabulary.normalised_by("none").encode(other)
+    two = kind(vocabulary.content, kind.learn(TEXT, 310), "none").normalised_by("nfc")
+    assert two.source.encode(other) == two.source.encode("schöner Fluß")
+    vocabulary.save(tmp_path)  # a folder that does not say: as in version 0.1
+    assert load_vocabulary(tmp_path).normaliser == "none"
+    (tmp_path / "config.json").write_text('{"data": {"normaliser": "nfc"}}')
+    assert load_vocabulary(tmp_path).normaliser == "nfc"
+    (tmp_path / "config.json").write_text('{"data": {"normaliser": "nfd"}}')
+    with pytest.raises(InputError, match="normaliser 'nfd': there are nfc, none"):
+        load_vocabulary(tmp_path)
+
+
+@pytest.mark.parametrize("odd", ["▅", "</s>", "<s>", "<unk>", "<pad>", "a</s>b", "\U0001f600", "\u0301", "\ue000", "\ufffd"])
+def test_every_character_of_the_text_gets_a_symbol(odd):
+    "SentencePiece leaves out lines with its reserved sign, and the letters of its special symbols."
+    text = ["low lower newest", f"low {odd} new", f"{odd}est"] * 3
+    size = 4 + 3 + len(set("".join(text)))
+    vocabulary = BytePairVocabulary.learn(text, size)
+    for line in text:
+        assert UNKNOWN not in vocabulary.encode(line) and vocabulary.decode(vocabulary.encode(line)) == line
+
+
+def test_characters_are_named():
+    vocabulary = BytePairVocabulary.learn(["low lower newest"] * 3, 20)
+    assert unknown_parts(vocabulary, "low ▅\u200e lö\u0000 \u2581") == ["▁", "▅", "\u200e", "ö", "\0"]
+    assert code_points("ö") == "ö (U+00F6)" and code_points("\u0301") == "U+0301" and code_points("\0") == "U+0000"
+    assert code_points("\U0001f600") == "\U0001f600 (U+1F600)" and code_points("\u00a0") == "U+00A0"
+
+
+@pytest.mark.parametrize("options", [{}, {"model_type": "unigram"}, {"byte_fallback": True}, {"pad_id": 3}, {"unk_piece": "<UNK>"}, {"control_symbols": "<2de>"},
+                                     {"normalization_rule_name": "nfkc_cf"}, {"character_coverage": 0.98}], ids=str)
+def test_a_sentencepiece_model_of_ones_own(options, tmp_path):
+    "Its pieces and its normaliser are taken over; ids 0 to 3 are ours."
+    import sentencepiece
+    content = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=content, minloglevel=3,
+                                             **{"vocab_size": 400, "model_type": "bpe", "hard_vocab_limit": False} | options)
+    (tmp_path / "own.model").write_bytes(content.getvalue())
+    theirs, ours = sentencepiece.SentencePieceProcessor(model_proto=content.getvalue()), adopt_model(tmp_path / "own.model")
+    for line in [*TEXT[:20], "ﬁne ＡＢＣ ½ Straße", "東京 tower", unicodedata.normalize("NFD", "schöner"), ""]:
+        wanted = [ours.pieces([UNKNOWN])[0] if i == theirs.unk_id() else theirs.IdToPiece(i) for i in theirs.Encode(line)]
+        assert ours.pieces(ours.encode(line)) == wanted, line
+    ours.save(tmp_path)
+    assert load_vocabulary(tmp_path).encode(TEXT[0]) == ours.encode(TEXT[0])
+    processor = sentencepiece.SentencePieceProcessor(model_proto=ours.content)  # as exports read it
+    assert (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) == (PAD, UNKNOWN, START, END)
+    assert {field for field, _ in fields(ours.content)} >= {1, 2, 3}
+
+
+def test_models_that_cannot_be_taken_over(tmp_path):
+    import sentencepiece
+    with pytest.raises(InputError, match="own.model: No such file"):
+        adopt_model(tmp_path / "own.model")
+    for content in (b"", b"text", bytes(range(256))):
+        (tmp_path / "own.model").write_bytes(content)
+        with pytest.raises(InputError, match="not a SentencePiece model, or cut short"):
+            adopt_model(tmp_path / "own.model")
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["of the house"] * 9 + TEXT), model_prefix=str(tmp_path / "own"),
+                                             vocab_size=300, model_type="bpe", split_by_whitespace=False, minloglevel=3)
+    with pytest.raises(InputError, match="run over spaces"):
+        adopt_model(tmp_path / "own.model")
 
 
 # --- of a corpus -------------------------------------------------------------------------------------------------------------
@@ -133,7 +215,7 @@ def corpus(tmp_path):
     "Two hundred pairs; with white space of other kinds in a few."
     path = tmp_path / "text.tsv"
     path.write_text("".join(f"{src}\t{tgt} \u2028 {i}\n" for i, (src, tgt) in enumerate(zip(TEXT, reversed(TEXT)))), encoding="utf-8")
-    return file_corpus(tmp_path / "corpus", "en", "de", [path], holdout=1, max_ratio=100)
+    return file_corpus(tmp_path / "corpus", "en", "de", [path], cleaning=Cleaning(max_ratio=100), holdout=1)
 
 
 def test_drawn_lines(corpus):

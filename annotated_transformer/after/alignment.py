@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from .decoder_only import DecoderOnly, after_separator, continued, drawing
 from .encoder_only import Words, draw, learn
 from ..corpus.grammar import grammar
-from ..model.transformer import END, PAD
+from ..model.symbols import END, PAD
 from ..corpus.synchronous_grammar import Grammar, Own, flat
 
 # %% ../../nbs/after/alignment.ipynb #060dc0eb

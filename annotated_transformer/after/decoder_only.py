@@ -17,7 +17,8 @@ from ..engine.kinds import most_positions
 from ..model.attention import MultiHeadAttention, attention, causal_mask
 from ..model.embedding import LearnedPositions, sinusoids
 from .encoder_only import IGNORED, SEPARATOR, EncoderOnly, loss_at
-from ..model.transformer import END, PAD, START, TransformerConfig
+from ..model.symbols import END, PAD, START
+from ..model.transformer import TransformerConfig
 
 # %% ../../nbs/after/decoder_only.ipynb #008c799f
 class DecoderOnly(EncoderOnly):

@@ -24,8 +24,9 @@ from ..model.attention import padding_mask
 from ..model.embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from ..tools.files import InputError, writing
 from ..model.layers import EncoderLayer
-from ..model.transformer import (END, PAD, START, UNKNOWN, TransformerConfig, attention_sublayer, check_config,
-                                         final_norm, initialise, last_sublayer)
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import (
+    TransformerConfig, attention_sublayer, check_config, final_norm, initialise, last_sublayer)
 from ..training.optimizer import adam, set_rate
 
 # %% ../../nbs/after/encoder_only.ipynb #3e927b45

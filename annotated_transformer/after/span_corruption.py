@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..model.transformer import END, PAD, START, Transformer
+from ..model.symbols import END, PAD, START
+from ..model.transformer import Transformer
 
 # %% ../../nbs/after/span_corruption.ipynb #881dcd77
 def parts(n: int, k: int, rng: Random) -> list[int]:

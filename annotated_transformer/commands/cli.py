@@ -12,6 +12,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 from .. import __version__
 from ..tools.files import InputError
@@ -24,24 +25,27 @@ COMMANDS = {  # the module of each command's function
     "train": "commands.train",
     "average": "commands.train",
     "evaluate": "commands.evaluate",
+    "score": "commands.evaluate",
     "translate": "commands.translate",
     "parse": "commands.parse",
     "export": "commands.export",
-    "sweep": "experiments.sweep",
+    "import": "commands.importing",
+    "explore": "commands.explore",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
 USAGE = """usage: annotated-transformer COMMAND ...
-
   demo       learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture
   prepare    make a corpus ready for training: aligned text, a vocabulary, encoded sentences
   train      train a model, or continue a run that was stopped
   average    choose other checkpoints to translate with
   evaluate   score a run, or a file of translations
+  score      write how likely a run finds given translations, line by line
   translate  translate lines from a file or from standard input
   parse      parse sentences into trees
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
-  sweep      train the variations of Table 3
+  import     make a run of a model that Marian, JoeyNMT or fairseq trained
+  explore    write a page that runs a trained model: cut a head, and its translation changes
 
 Begin with:
   annotated-transformer demo
@@ -64,7 +68,9 @@ def for_every_command(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
     parser.add_argument("--code")
     parser.add_argument("--device")
     parser.add_argument("--threads", type=int)
-    return parser.parse_known_args(argv)
+    end = argv.index("--") if "--" in argv else len(argv)  # argparse would take the mark away, and the command needs it
+    given, rest = parser.parse_known_args(argv[:end])
+    return given, [*rest, *argv[end:]]
 
 # %% ../../nbs/commands/cli.ipynb #8da1e9a7
 def prepare_process(given: Namespace) -> None:
@@ -99,9 +105,11 @@ def run_command(argv: Sequence[str]) -> None:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
     prepare_process(given)
-    function = getattr(import_module(f"annotated_transformer.{COMMANDS[name]}"), name)
+    module = import_module(f"annotated_transformer.{COMMANDS[name]}")
+    if name == "prepare":
+        name, options = module.subcommand(options)
     try:
-        call(function, options, f"annotated-transformer {name}")
+        call(getattr(module, name + "_" * iskeyword(name)), options, f"annotated-transformer {name.replace('_', ' ')}")
     except ModuleNotFoundError as error:  # a chart's library, say
         raise InputError(f"{error.name} is not installed, and this needs it: "
                          "pip install 'annotated-transformer[all]'") from None

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
-from .prepare import SIZES, learn_and_encode
-from .train import opened, preset_named
+from .prepare import SIZES, Symbols, learn_and_encode
+from .train import open_or_start, translator_of_dev
 from ..corpus.corpora import Corpus, grammar_corpus
-from ..tools.files import InputError
+from ..tools.files import InputError, needs
 from ..tools.options import say
-from ..training.presets import check_training
+from ..tools.text_files import typed
+from ..training.presets import check_training, preset_named
 from ..training.loop import train
 from ..decoding.translation import Translator, evaluate, load
 
@@ -33,7 +34,7 @@ def make_room(folder: Path) -> None:
 
 def print_next(sentence: str, run_folder: Path) -> None:
     "Print what to do after the demo."
-    print(f"Next:\n  echo {shlex.quote(sentence)} | annotated-transformer translate {shlex.quote(str(run_folder))}")
+    print(f"Next:\n  echo {shlex.quote(sentence)} | annotated-transformer translate {typed(run_folder)}")
     if Path("settings.ini").exists():  # in a checkout of the project
         print("  make lab   # the chapters, in JupyterLab")
     if not shutil.which("annotated-transformer"):
@@ -51,6 +52,8 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
         folder: where data, run and picture go; a demo that was stopped is continued
         steps: updates (default: 900)
     """
+    for library in ("sacrebleu", "altair", "vl_convert"):  # now, not after the training
+        needs(library, "all")
     given = {} if steps is None else {"steps": steps}
     model, training = preset_named("tiny")
     check_training(replace(training, **given), model.vocab_size)  # an impossible value is named now, not after the corpus was made
@@ -58,12 +61,12 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     data, run_folder = folder / "data", folder / "run"
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
-        learn_and_encode(grammar_corpus(data), "bpe", SIZES["grammar"])
+        learn_and_encode(grammar_corpus(data), Symbols(), SIZES["grammar"])
     preset = None if (run_folder / "config.json").exists() else "tiny"
-    run = opened(run_folder, data, preset, given)
+    run = open_or_start(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
-    if not train(run, data):
-        say(f"Stopped. Continue with: annotated-transformer demo {shlex.quote(str(folder))}")
+    if not train(run, data, translate=translator_of_dev(run, data)):
+        say(f"Stopped. Continue with: annotated-transformer demo {typed(folder)}")
         return
     say("3/4  Translating sentences that it has never seen")
     translator = load(run_folder)
@@ -82,7 +85,7 @@ def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float
                         ("test_long", "unseen sentences, each longer than any in training")):
         sources, references = map(list, zip(*corpus.pairs(split)))
         result = evaluate(translator, sources, references, **search, progress=True)
-        translator.run.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
+        translator.run.record.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
         if recordable(translator.run, corpus, split):
             keep_scores(translator.run, split, result, search)
         found[split] = result.sacrebleu

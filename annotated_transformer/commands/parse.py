@@ -51,9 +51,9 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
         f"{s.precision:.2f}, recall {s.recall:.2f}; "
         f"COLLINS.prm)\n  all right   {s.complete:.2f}%\n  mended      {found.mended:.2f}%, outputs "
         "that were no trees")
-    run.add_evaluation(corpus.set_name(split), found.metrics(split), beam_size=beam_size, alpha=alpha)
+    run.record.add_evaluation(corpus.set_name(split), found.metrics(split), beam_size=beam_size, alpha=alpha)
     if record is not None:
-        facts = run.record()
+        facts = run.record.read()
         write_record(record, facts | {"name": record.stem, "task": "parsing",
                                       "metrics": facts["metrics"] | found.metrics(split),
                                       "search": {split: {"beam_size": beam_size, "alpha": alpha}}})

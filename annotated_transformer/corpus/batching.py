@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['POOL', 'mapped', 'Sequences', 'WordIds', 'encode_lines', 'ends_header', 'Batch', 'fill', 'pad', 'padded', 'positions',
            'padding_share', 'halves', 'fits', 'divided', 'chance', 'assigned', 'pool_batches', 'batch_indices',
-           'encoded_sides', 'ParallelCorpus', 'encoded_so_far', 'text_lines', 'encode_corpus']
+           'encoded_sides', 'ParallelCorpus', 'encoded_so_far', 'text_lines', 'encode_corpus', 'Unknown',
+           'unknown_symbols']
 
 # %% ../../nbs/corpus/batching.ipynb #e78ee74d
 import contextlib
@@ -14,6 +15,7 @@ import itertools
 import json
 import math
 import mmap
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -26,8 +28,8 @@ from torch import Tensor
 
 from .corpora import Corpus
 from ..tools.files import InputError, counted, write_json, writing
-from ..model.transformer import END, PAD, START
-from .vocabulary import Vocabulary
+from ..model.symbols import END, PAD, START, UNKNOWN
+from .vocabulary import Vocabulary, code_points, unknown_parts
 
 # %% ../../nbs/corpus/batching.ipynb #a99f5c0e
 def mapped(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
@@ -332,6 +334,7 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
     Complete files of an earlier call that was stopped are kept. Raises InputError where a text is not as
     `corpus` says.
     """
+    vocabulary = vocabulary.normalised_by(corpus.normaliser)
     facts, partial = encoded_so_far(corpus, vocabulary), corpus.folder / "encoding.json"
     write_json(partial, facts)
     (corpus.folder / "encoded.json").unlink(missing_ok=True)
@@ -346,3 +349,39 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
     for left in corpus.folder.glob("*.tmp"):  # by a process that was killed
         left.unlink()
     return facts["tokens"]
+
+# %% ../../nbs/corpus/batching.ipynb #06dcbcdf
+class Unknown(NamedTuple):
+    "The unknown symbols of one encoded file."
+
+    name: str
+    count: int
+    tokens: int
+    characters: Counter
+    "those that the vocabulary lacks, from at most 10,000 lines"
+
+    @property
+    def share(self) -> float:
+        return self.count / self.tokens
+
+    def __str__(self) -> str:
+        named = ", ".join(code_points(part) for part, _ in self.characters.most_common(10))
+        return f"{self.name}: {self.count:,} of {counted(self.tokens, 'token')} are unknown ({self.share:.2%}): {named}"
+
+
+def unknown_symbols(corpus: Corpus, vocabulary: Vocabulary, most: int = 10_000) -> list[Unknown]:
+    "Of each encoded file of `corpus` in which something is unknown: how much, and which characters."
+    found, vocabulary = [], vocabulary.normalised_by(corpus.normaliser)
+    for split, side in itertools.product(corpus.splits, ("src", "tgt")):
+        path, own = corpus.path(split, side), vocabulary.source if side == "src" else vocabulary
+        sequences = Sequences(path)
+        places = np.flatnonzero(sequences.ids == UNKNOWN)
+        if len(places):
+            numbers = np.unique(np.searchsorted(sequences.ends, places, "right"))[:most]
+            wanted = np.zeros(int(numbers[-1]) + 1, bool)
+            wanted[numbers] = True
+            with open(path, encoding="utf-8", newline="\n") as file:
+                lines = itertools.compress(file, wanted)
+                characters = Counter(part for line in lines for part in unknown_parts(own, line))
+            found.append(Unknown(path.name, len(places), len(sequences.ids), characters))
+    return found

@@ -11,15 +11,15 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from annotated_transformer.corpus.corpora import (
-    Cleaning, Corpus, build, check_languages, existing, from_files, hold_out, make_recipe
+    Cleaning, Corpus, Recipe, build, check_languages, existing, from_files, hold_out, languages
 )
 from ..tools.files import InputError, needs
 from annotated_transformer.tools.text_files import (
-    Pair, check_file, check_paths, find_pairs, progress, read_pairs, select_lines
+    Pair, check_file, check_paths, find_pairs, progress, read_pairs, read_text, select_lines
 )
 
 # %% ../../nbs/corpus/sources.ipynb #90fda07d
@@ -48,14 +48,15 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 # %% ../../nbs/corpus/sources.ipynb #b65635a4
-def multi30k(folder, source=None, src: str = "en", tgt: str = "de", *, strict: bool = False,
-             drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
+def multi30k(folder, source=None, src: str = "en", tgt: str = "de", cleaning: Cleaning = Cleaning(), *,
+             overwrite: bool = False) -> Corpus:
     """Multi30k: train, dev, and each test set under its own name (test_2016_flickr, ...).
 
     `source`: a folder with train.en, val.en, test_2016_flickr.en ..., and the same for the other language,
-    plain or gzip. Without it the Hugging Face Hub's copy is taken (English and German). Raises InputError where
+    plain or compressed. Without it the Hugging Face Hub's copy is taken (English and German). Raises InputError where
     anything is missing.
     """
+    check_languages(src, tgt)
     files, rows = {}, {}
     if source is None:
         if {src, tgt} != {"en", "de"}:
@@ -71,8 +72,7 @@ def multi30k(folder, source=None, src: str = "en", tgt: str = "de", *, strict: b
                 raise InputError(f"{source} has no {stem}.{src} with {stem}.{tgt}: "
                                  "give as source the folder that holds Multi30k's files")
             files["dev" if stem == "val" else stem] = found[stem]
-    return from_files(folder, "multi30k", (src, tgt), files, Cleaning(strict=strict), overwrite, rows=rows,
-                      drop_overlap=drop_overlap)
+    return from_files(folder, Recipe("multi30k", (src, tgt), cleaning, files), overwrite, rows=rows)
 
 # %% ../../nbs/corpus/sources.ipynb #3a030d84
 WMT14_PAIRS = {"de": 4_508_785, "fr": 40_836_715}  # training pairs on the Hugging Face Hub
@@ -108,8 +108,7 @@ def newstest(found: dict[str, list[Path]], year: int, tgt: str) -> list[Path] | 
     return next((found[name] for name in names if name in found), None)
 
 # %% ../../nbs/corpus/sources.ipynb #35ff57cf
-def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_ratio: float = 9.0,
-          strict: bool = False, drop_overlap: bool = False, overwrite: bool = False) -> Corpus:
+def wmt14(folder, tgt: str = "de", source=None, cleaning: Cleaning = Cleaning(), *, overwrite: bool = False) -> Corpus:
     """WMT 2014 from English: dev newstest2013, tests newstest2014_full and (DE) newstest2014_filtered_2737.
 
     `source`: a folder with training text, train.en and train.de (or .fr), or else every aligned pair of files
@@ -118,7 +117,7 @@ def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_rat
     """
     if tgt not in WMT14_PAIRS:
         raise InputError(f"tgt {tgt!r}: the paper's data are from English to German (de) and to French (fr)")
-    cleaning, found, files, rows, subsets = Cleaning(max_words, max_ratio, strict), {}, {}, {}, {}
+    found, files, rows, subsets = {}, {}, {}, {}
     if source is None:
         rows["train"] = hub_pairs("wmt/wmt14", f"{tgt}-en", "train", "en", tgt, True, WMT14_PAIRS[tgt])
     else:
@@ -131,8 +130,7 @@ def wmt14(folder, tgt: str = "de", source=None, *, max_words: int = 250, max_rat
             subsets[f"newstest2014_{path.name.split('.')[-2]}"] = ("newstest2014_full", path)
     elif tgt == "de":
         files["newstest2014_filtered_2737"] = sacrebleu_files("wmt14", "en-de")
-    return from_files(folder, "wmt14", ("en", tgt), files, cleaning, overwrite, rows=rows, subsets=subsets,
-                      drop_overlap=drop_overlap)
+    return from_files(folder, Recipe("wmt14", ("en", tgt), cleaning, files), overwrite, rows=rows, subsets=subsets)
 
 # %% ../../nbs/corpus/sources.ipynb #194d75c9
 @dataclass(frozen=True)
@@ -178,8 +176,8 @@ def read_sources(path) -> dict[str, dict[str, Source]]:
     "The sources by name of train, dev and test in a sources file. Raises InputError where it is wrong."
     path = check_file(path)
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tables = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not TOML: {error}") from None
     if unknown := tables.keys() - ALLOWED.keys():
         raise InputError(f"{path}: [{min(unknown)}]: the tables are [train.NAME], [dev] and [test.NAME]")
@@ -216,21 +214,21 @@ def read_source_pairs(name: str, source: Source, bar) -> Iterator[Pair]:
     yield from select_lines(pairs, source.lines) if source.lines else pairs
 
 # %% ../../nbs/corpus/sources.ipynb #12de33bf
-def mixed_corpus(folder, sources_file, src: str = "en", tgt: str = "de", *, max_words: int = 250,
-                 max_ratio: float = 9.0,
-                 strict: bool = False, overwrite: bool = False) -> Corpus:
+def mixed_corpus(folder, sources_file, src: str | None = None, tgt: str | None = None,
+                 cleaning: Cleaning = Cleaning(), *, overwrite: bool = False) -> Corpus:
     """A corpus of the sources in a TOML file, weighted, and without any sentence of dev or a test set.
 
-    Raises InputError for anything wrong with the file, the texts, an option or the folder; then nothing is
+    Without `src` and `tgt` the files' endings name the languages. Raises InputError for anything wrong with the file, the texts, an option or the folder; then nothing is
     written.
     """
-    check_languages(src, tgt)
-    sources, cleaning = read_sources(sources_file), Cleaning(max_words, max_ratio, strict)
+    sources, cleaning = read_sources(sources_file), replace(cleaning, drop_overlap=True)
     train, sets = sources["train"], sources["dev"] | sources["test"]
     weights = {name: source.weight for name, source in train.items()}
     holdouts = {name: source.holdout for name, source in train.items() if source.holdout}
-    recipe = make_recipe(
-        "sources", cleaning, checked(sources), langs=[src, tgt], weights=weights, holdouts=holdouts)
+    files = checked(sources)
+    langs = languages(src, tgt, (list(source.files) for some in sources.values() for source in some.values()))
+    recipe = Recipe(Path(folder).resolve().name, langs, cleaning, files,
+                    {"source": "sources", "weights": weights, "holdouts": holdouts})
     if found := existing(folder, recipe, overwrite):
         return found
     with progress(None, "B", "sources") as bar:
@@ -239,5 +237,4 @@ def mixed_corpus(folder, sources_file, src: str = "en", tgt: str = "de", *, max_
             chosen, digests = hold_out(read_source_pairs(name, train[name], bar), {f"test_{name}": n}, cleaning)
             streams, held = streams | chosen, held | digests
         streams["train"] = {name: read_source_pairs(name, source, bar) for name, source in train.items()}
-        return build(folder, Path(folder).resolve().name, (src, tgt), recipe, streams, cleaning, held,
-                     drop_overlap=True, weights=weights)
+        return build(folder, recipe, streams, held, weights=weights)

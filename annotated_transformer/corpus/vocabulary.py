@@ -4,25 +4,28 @@
 
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'KINDS', 'NAME', 'SOURCE_NAME', 'DECIDED', 'SAMPLE', 'spaced', 'Vocabulary',
-           'byte_pair_model', 'noting', 'BytePairVocabulary', 'word_piece_tokenizer', 'alphabet', 'word_piece_model',
-           'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'load_vocabulary', 'vocabulary_sizes',
+           'byte_pair_model', 'learnable', 'fields', 'check_whole', 'BytePairVocabulary', 'word_piece_tokenizer',
+           'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'save_vocabulary', 'read_vocabulary', 'code_points',
+           'unknown_parts', 'message', 'adopt_model', 'normaliser_of', 'load_vocabulary', 'vocabulary_sizes',
            'size_error', 'drawn_lines', 'ask', 'kept_vocabulary', 'counting_seconds', 'learn_vocabulary']
 
 # %% ../../nbs/corpus/vocabulary.ipynb #1edfd5d7
+import copy
 import hashlib
 import io
 import json
 import random
 import re
 import threading
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import compress
 from pathlib import Path
 
-from .corpora import Corpus
-from ..tools.files import InputError, needs, write_json, writing
-from ..model.transformer import END, PAD, START, UNKNOWN
+from .corpora import NORMALISERS, Corpus
+from ..tools.files import InputError, needs, read_json, write_json, writing
+from ..model.symbols import END, PAD, START, UNKNOWN
 
 # %% ../../nbs/corpus/vocabulary.ipynb #d0ab1af0
 SPECIALS = {PAD: "<pad>", UNKNOWN: "<unk>", START: "<s>", END: "</s>"}
@@ -37,8 +40,8 @@ def spaced(text: str) -> str:
 class Vocabulary:
     """Text to ids and back. Ids 0 to 3 are padding, unknown, start and end; `encode` adds none of them.
 
-    Each kind has its length, `encode` (a line to ids) and `pieces` (ids to symbols; a word's first begins with
-    U+2581). `content` is the vocabulary's file as bytes and `digest` its SHA-256: what a run keeps, and knows
+    Each kind has its length, `encode` (a line to ids; the `normaliser`, a key of NORMALISERS, comes first) and
+    `pieces` (ids to symbols; a word's first begins with U+2581). `content` is the vocabulary's file as bytes and `digest` its SHA-256: what a run keeps, and knows
     it by. `source` is the vocabulary of source sentences: this one, or another that is kept beside it, where
     they are `separate`.
     """
@@ -46,10 +49,21 @@ class Vocabulary:
     suffix: str  # of the file that holds this kind
     unknown = "\u2047"  # what `decode` shows for the unknown symbol
 
-    def __init__(self, content: bytes, source: "Vocabulary | None" = None):
-        self.content, self.separate = content, source is not None
+    def __init__(self, content: bytes, source: "Vocabulary | None" = None, normaliser: str = "none"):
+        self.content, self.separate, self.normaliser = content, source is not None, normaliser
         self.source = source if self.separate else self
         self.digest = hashlib.sha256(source.content + content if self.separate else content).hexdigest()
+
+    def normalised_by(self, normaliser: str) -> "Vocabulary":
+        "The same vocabulary, the source's too, behind another normaliser."
+        other = copy.copy(self)
+        other.normaliser = normaliser
+        other.source = self.source.normalised_by(normaliser) if self.separate else other
+        return other
+
+    def normal(self, text: str) -> str:
+        "`text` as this vocabulary sees it."
+        return spaced(NORMALISERS[self.normaliser](text))
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         return [self.encode(line) for line in lines]
@@ -74,27 +88,61 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] 
     content, ids = io.BytesIO(), dict(pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END)
     names = dict(pad_piece=SPECIALS[PAD], unk_piece=SPECIALS[UNKNOWN], bos_piece=SPECIALS[START],
                  eos_piece=SPECIALS[END])
-    failed: list[BaseException] = []  # SentencePiece turns what `lines` raises into an error of its own
+    lines = list(lines)  # SentencePiece would turn what an iterator raises into an error of its own
+    whole = [WORD_START + word for word in whole] + ["\u2585"] * any("\u2585" in line for line in lines)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=noting(lines, failed), model_writer=content, model_type="bpe", vocab_size=vocab_size,
+            sentence_iterator=map(learnable, lines), model_writer=content, model_type="bpe", vocab_size=vocab_size,
             **ids, **names, character_coverage=1.0, normalization_rule_name="identity",
             max_sentence_length=1 << 16, minloglevel=3,
             input_sentence_size=5_000_000, shuffle_input_sentence=True,  # the model's file keeps them, and its digest with them
             byte_fallback=byte_fallback,
-            user_defined_symbols=[WORD_START + word for word in whole])
+            user_defined_symbols=whole)
     except (RuntimeError, OSError) as error:
-        raise failed[0] if failed else size_error(vocab_size, str(error)) from None
+        raise size_error(vocab_size, str(error)) from None
     return content.getvalue()
 
 # %% ../../nbs/corpus/vocabulary.ipynb #6f0a7e21
-def noting(lines: Iterable[str], failed: list[BaseException]) -> Iterator[str]:
-    "The lines; what goes wrong on the way is also put into `failed`."
+def learnable(line: str) -> str:
+    """`line` as SentencePiece can learn from it, with all of its characters but U+2585 and NUL.
+
+    It leaves out lines with its reserved U+2585 or a NUL, and the letters of its special symbols' names.
+    """
+    return re.sub(r"<(?=/?s>|unk>|pad>)", "< ", re.sub("[\u2585\0]", " ", line))
+
+
+def fields(content: bytes) -> list[tuple[int, bytes]]:
+    "The numbers and contents of a protobuf message's fields; whole numbers are left as bytes. Raises ValueError where it is cut."
+    found, at = [], 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = content[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value
+
     try:
-        yield from lines
-    except BaseException as error:
-        failed.append(error)
-        raise
+        while at < len(content):
+            field, kind = divmod(number(), 8)
+            start = at
+            length = number() if kind in (0, 2) else {1: 8, 5: 4}[kind]
+            if kind != 0:
+                start, at = at, at + length
+            found.append((field, content[start:at]))
+    except (IndexError, KeyError):
+        raise ValueError("cut short, or not a model of SentencePiece") from None
+    if at != len(content):
+        raise ValueError("cut short")
+    return found
+
+
+def check_whole(content: bytes) -> None:
+    "Raises ValueError unless `content` has SentencePiece's three parts: symbols, how they were learned, the normaliser."
+    if not {1, 2, 3} <= {field for field, _ in fields(content)}:
+        raise ValueError("cut short")
 
 # %% ../../nbs/corpus/vocabulary.ipynb #d4627c52
 class BytePairVocabulary(Vocabulary):
@@ -102,24 +150,22 @@ class BytePairVocabulary(Vocabulary):
 
     suffix = ".model"
 
-    def __init__(self, content: bytes, source: Vocabulary | None = None):
+    def __init__(self, content: bytes, source: Vocabulary | None = None, normaliser: str = "none"):
         import sentencepiece
-        super().__init__(content, source)
-        # the end of our files; SentencePiece would read a cut one without a word
-        if b"identity" not in content[-64:]:
-            raise ValueError("cut short")
+        super().__init__(content, source, normaliser)
+        check_whole(content)  # SentencePiece would read a cut one without a word
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
 
     @classmethod
-    def learn(cls, lines: Iterable[str], vocab_size: int, **options) -> "BytePairVocabulary":
+    def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc", **options) -> "BytePairVocabulary":
         "`vocab_size` symbols learned from `lines`; options and errors are those of `byte_pair_model`."
-        return cls(byte_pair_model(lines, vocab_size, **options))
+        return cls(byte_pair_model(map(NORMALISERS[normaliser], lines), vocab_size, **options), None, normaliser)
 
     def __len__(self) -> int:
         return self._processor.GetPieceSize()
 
     def encode(self, text: str) -> list[int]:
-        return self._processor.Encode(spaced(text))
+        return self._processor.Encode(self.normal(text))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._processor.IdToPiece(int(i)) for i in ids]
@@ -176,22 +222,22 @@ class WordPieceVocabulary(Vocabulary):
     suffix = ".json"
     unknown = WORD_START + "\u2047"  # mostly a whole word: one unknown character makes all of it unknown
 
-    def __init__(self, content: bytes, source: Vocabulary | None = None):
+    def __init__(self, content: bytes, source: Vocabulary | None = None, normaliser: str = "none"):
         needs("tokenizers", "corpora")
         from tokenizers import Tokenizer
-        super().__init__(content, source)
+        super().__init__(content, source, normaliser)
         self._tokenizer = Tokenizer.from_str(content.decode("utf-8"))
 
     @classmethod
-    def learn(cls, lines: Iterable[str], vocab_size: int) -> "WordPieceVocabulary":
+    def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc") -> "WordPieceVocabulary":
         "`vocab_size` symbols learned from `lines`; errors are those of `word_piece_model`."
-        return cls(word_piece_model(lines, vocab_size))
+        return cls(word_piece_model(map(NORMALISERS[normaliser], lines), vocab_size), None, normaliser)
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(spaced(text), add_special_tokens=False).ids
+        return self._tokenizer.encode(self.normal(text), add_special_tokens=False).ids
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._tokenizer.id_to_token(int(i)).removeprefix("##") for i in ids]
@@ -215,12 +261,13 @@ def save_vocabulary(vocabulary: Vocabulary, folder: str | Path) -> Path:
     return path
 
 # %% ../../nbs/corpus/vocabulary.ipynb #3b1e8b17
-def read_vocabulary(path: Path, source: Vocabulary | None = None) -> Vocabulary:
+def read_vocabulary(path: Path, source: Vocabulary | None = None, normaliser: str = "none") -> Vocabulary:
     "The vocabulary in a file, whose suffix tells its kind. Raises InputError where it is damaged."
     try:
-        vocabulary = KINDS[path.suffix](path.read_bytes(), source)
+        vocabulary = KINDS[path.suffix](path.read_bytes(), source, normaliser)
         if vocabulary.pieces(sorted(SPECIALS)) != [SPECIALS[i] for i in sorted(SPECIALS)]:
-            raise ValueError("not ours")
+            raise InputError(f"{path}: its four special symbols are not ours: if it is a SentencePiece model of your own, "
+                             "give it to `annotated-transformer prepare` with --vocabulary")
         return vocabulary
     except InputError:
         raise
@@ -228,15 +275,87 @@ def read_vocabulary(path: Path, source: Vocabulary | None = None) -> Vocabulary:
         raise InputError(f"{path}: not a vocabulary, or cut short: "
                          "make it again with `annotated-transformer prepare`") from None
 
+# %% ../../nbs/corpus/vocabulary.ipynb #7b8185f4
+def code_points(text: str) -> str:
+    "`text` with its code points, as in `ü (U+00FC)`; one that does not show by the code points alone."
+    points = " ".join(f"U+{ord(c):04X}" for c in text[:10])
+    plain = text.isprintable() and not text.isspace() and not any(map(unicodedata.combining, text))
+    return f"{text[:10]} ({points})" if plain else points
+
+
+def unknown_parts(vocabulary: Vocabulary, text: str) -> list[str]:
+    """The characters of `text` that `vocabulary` lacks.
+
+    Word pieces may know a character alone and not within a word; then the word stands for it.
+    """
+    found = [WORD_START] * text.count(WORD_START)  # read as a space
+    for word in vocabulary.normal(text).split():
+        if UNKNOWN in vocabulary.encode(word):
+            found += [c for c in word if UNKNOWN in vocabulary.encode(c)] or [word]
+    return found
+
+# %% ../../nbs/corpus/vocabulary.ipynb #5ea9ca4a
+def message(parts: Iterable[tuple[int, bytes]]) -> bytes:
+    "A protobuf message of fields whose contents are bytes."
+    def number(n: int) -> bytes:
+        return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + number(n >> 7)
+
+    return b"".join(number(8 * field + 2) + number(len(content)) + content for field, content in parts)
+
+
+def adopt_model(path: Path) -> BytePairVocabulary:
+    """A SentencePiece model of one's own as a vocabulary: its symbols and its normaliser, with our four special symbols first.
+
+    Raises InputError where `path` is no such model, or its symbols run over spaces.
+    """
+    try:
+        content = path.read_bytes()
+        check_whole(content)
+        parts, special = fields(content), [SPECIALS[i].encode() for i in sorted(SPECIALS)]
+        trainer = dict(fields(next(part for field, part in parts if field == 2)))
+        theirs = {trainer.get(field, name) for field, name in ((45, b"<unk>"), (46, b"<s>"), (47, b"</s>"), (48, b"<pad>"))}
+        pieces = [part for field, part in parts if field == 1 and dict(fields(part))[1] not in theirs | {*special}]
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}: give a SentencePiece model") from None
+    except (ValueError, KeyError, StopIteration):
+        raise InputError(f"{path}: not a SentencePiece model, or cut short: give the file that ends in .model") from None
+    ours = [message([(1, name)]) + bytes([8 * 3, 2 if i == UNKNOWN else 3]) for i, name in enumerate(special)]
+    # what stands last in a message counts: the ids (fields 40 to 43), and the names
+    ids = b"".join(bytes([8 * field & 127 | 128, 8 * field >> 7, i]) for field, i in ((40, UNKNOWN), (41, START), (42, END), (43, PAD)))
+    names = message([(45, special[UNKNOWN]), (46, special[START]), (47, special[END]), (48, special[PAD])])
+    rest = [(field, part + ids + names if field == 2 else part) for field, part in parts if field != 1]
+    vocabulary = BytePairVocabulary(message([(1, piece) for piece in ours + pieces] + rest))
+    if vocabulary.encode("a a") != 2 * vocabulary.encode("a") or any(
+            WORD_START in piece.strip(WORD_START) for piece in vocabulary.pieces(range(4, len(vocabulary)))):
+        raise InputError(f"{path}: its symbols run over spaces: learn a model that splits at white space")
+    return vocabulary
+
 # %% ../../nbs/corpus/vocabulary.ipynb #8918db66
+def normaliser_of(folder: Path) -> str:
+    "The normaliser that a corpus or a run notes; `none` where it notes none, as in version 0.1. InputError if it is unknown."
+    facts = {}
+    if (corpus := folder / "corpus.json").is_file():
+        facts = read_json(corpus)
+    elif (run := folder / "config.json").is_file():
+        facts = read_json(run).get("data")
+    name = facts.get("normaliser", "none") if isinstance(facts, dict) else "none"
+    if name not in NORMALISERS:
+        raise InputError(f"{folder}: normaliser {name!r}: there are {', '.join(NORMALISERS)}: use the version that wrote it")
+    return name
+
+
 def load_vocabulary(folder: str | Path) -> Vocabulary:
-    "The vocabulary in `folder`, with the source's own if it has one. Raises InputError without an intact one."
+    """The vocabulary of the corpus or run in `folder`, with the source's own if it has one, behind its normaliser.
+
+    Raises InputError without an intact one.
+    """
     source, found = ([path for suffix in KINDS if (path := Path(folder) / f"{name}{suffix}").exists()]
                      for name in (SOURCE_NAME, NAME))
     if not found:
         raise InputError(
             f"{folder}: no vocabulary in this folder: make one with `annotated-transformer prepare`")
-    return read_vocabulary(found[0], read_vocabulary(source[0]) if source else None)
+    normaliser = normaliser_of(Path(folder))
+    return read_vocabulary(found[0], read_vocabulary(source[0], None, normaliser) if source else None, normaliser)
 
 
 DECIDED = ("vocab_size", "src_vocab_size")  # the numbers of a model's configuration that its vocabulary decides
@@ -324,10 +443,11 @@ def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sa
     `options` are those of the kind's `learn`. Raises InputError as it does.
     """
     def learned(*sides: str) -> Vocabulary:
-        return kind.learn(drawn_lines(corpus, sample, sides), vocab_size, **options)
+        return kind.learn(drawn_lines(corpus, sample, sides), vocab_size, corpus.normaliser, **options)
 
     with counting_seconds(f"learning {vocab_size:,} symbols"):
-        vocabulary = kind(learned("tgt").content, learned("src")) if separate else learned("src", "tgt")
+        vocabulary = (kind(learned("tgt").content, learned("src"), corpus.normaliser) if separate
+                      else learned("src", "tgt"))
     vocabulary.save(corpus.folder)
     asked = ask(corpus, kind, vocab_size, sample, options | ({"separate": True} if separate else {}))
     write_json(corpus.folder / "learned.json", asked | {"vocabulary": vocabulary.digest})

@@ -25,7 +25,8 @@ from ..tools.files import InputError
 from ..engine.kinds import most_positions
 from ..engine.fast import FastTransformer, fast, sum_dtype
 from ..engine.kv_cache import DecoderState
-from ..model.transformer import END, PAD, START, UNKNOWN, Transformer
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import Transformer
 
 # %% ../../nbs/decoding/search.ipynb #9b4872eb
 def length_penalty(length, alpha: float):

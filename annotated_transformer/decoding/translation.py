@@ -6,7 +6,7 @@
 __all__ = ['CONTROL', 'SENTENCE', 'Attention', 'Translation', 'cut', 'Beginning', 'beginning', 'beginnings', 'in_bytes',
            'Completion', 'side_by_side', 'with_beginnings', 'batches', 'padded', 'progress_bar', 'Translator',
            'text_of', 'described', 'attention_of', 'load', 'ensemble', 'Evaluation', 'evaluate', 'reference_losses',
-           'write_sentences']
+           'target_probabilities', 'write_sentences']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
@@ -36,10 +36,11 @@ from .search import NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_
 from ..engine.fast import plain
 from ..engine.kernels import Precision
 from ..engine.kv_cache import prepare
-from ..model.transformer import END, PAD, START, UNKNOWN, Transformer
-from ..training.regularization import Quality, measure
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import Transformer
+from ..training.regularization import Quality, measure, quality
 from ..training.runs import Run, find_run
-from .scores import Score, score, word_perplexity
+from .scores import Score, Tokenizer, score, word_perplexity
 from ..tools.processes import training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
 
@@ -362,10 +363,14 @@ class Translator:
 
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000,
                 progress: bool = False) -> Quality:
-        "Perplexity per word piece and token accuracy on the references `tgt`. InputError as from `check_positions`."
+        "Perplexity per token and token accuracy on the references `tgt`. InputError as from `check_positions`."
         if len(src) != len(tgt) or not src:
             raise InputError(f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed")
         self.check_positions(src, tgt)
+        if isinstance(self.model, Ensemble):  # it has probabilities, and no softmax of its own
+            sums = [(loss.sum().item(), int(right.sum()), int(real.sum()))
+                    for _, loss, right, real in reference_losses(self, src, tgt)]
+            return quality(*map(sum, zip(*sums)))
         sources, targets = self.encode(src), self.encode(tgt, "tgt")
         order, begun = batches(sources, targets, batch_tokens), [[START, *ids] for ids in targets]
         with progress_bar(progress, len(order), "batches", "measuring") as bar:
@@ -396,7 +401,7 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
                  tgt: list[int]) -> Attention:
     "The recorded weights of one row of a batch, without its padding."
     def stack(part: str, kind: str, queries: int, keys: int) -> list[Tensor]:
-        names = [f"{part}.{layer}.{kind}_attention" for layer in range(translator.model.config.n_layers)]
+        names = [f"{part}.{layer}.{kind}_attention" for layer in range(len(getattr(translator.model, part)))]
         return [weights[name][0][row : row + 1, :, :queries, :keys] for name in names]
 
     pieces = translator.vocabulary.pieces
@@ -441,9 +446,9 @@ class Evaluation(NamedTuple):
     "A translator's scores on one set of sentences."
 
     scores: dict[str, Score]
-    "sacrebleu, chrf; bleu_moses and bleu_paper where Moses has rules for the language"
+    "those of `score`, by their names"
     quality: Quality
-    "perplexity per word piece, token accuracy"
+    "perplexity per token, token accuracy"
     perplexity_per_word: float
     translations: list[str]
 
@@ -472,24 +477,24 @@ class Evaluation(NamedTuple):
 
 # %% ../../nbs/decoding/translation.ipynb #00adbcb4
 def evaluate(translator: Translator, src: Sequence[str], references: Sequence[str], config: SearchConfig | None = None, *,
-             progress: bool = False, language: str | None = None, samples: int = 1000, **options) -> Evaluation:
+             progress: bool = False, language: str | None = None, samples: int = 1000, tokenize: Tokenizer | None = None,
+             **options) -> Evaluation:
     """Translate `src` and compare the result with `references`.
 
     `language` is that of the references (by default the run's), `samples` the number of bootstrap samples for
-    intervals, `options` are fields of `SearchConfig`. Raises InputError where the texts differ in length or are empty, and for an ensemble.
+    intervals, `tokenize` sacreBLEU's tokeniser (by default the language's), `options` are fields of
+    `SearchConfig`. Raises InputError where the texts differ in length or are empty.
     """
     if len(src) != len(references) or not src:
         raise InputError(
             f"{len(src):,} sources and {len(references):,} references: the same number, at least one, is needed"
         )
-    if isinstance(translator.model, Ensemble):
-        raise InputError("an ensemble: its members have no softmax in common to measure: score what it translates")
     if language is None and translator.run is not None:
         language = translator.run.config["data"].get("tgt")
     translator.check_positions(src, references)  # before the work
     translations = translator.translate(src, config, progress=progress, **options)
     quality = translator.measure(src, references, progress=progress)
-    scores = score(translations, references, language, samples, progress)
+    scores = score(translations, references, language, samples, progress, tokenize)
     return Evaluation(scores, quality, word_perplexity(quality, references), translations)
 
 # %% ../../nbs/decoding/translation.ipynb #86fc1fe3
@@ -508,6 +513,17 @@ def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[s
         loss = F.cross_entropy(logits.mT, target, ignore_index=PAD, reduction="none")
         yield (rows, loss.cpu().double(), ((logits.argmax(-1) == target) & (target != PAD)).cpu(),
                (target != PAD).cpu())
+
+# %% ../../nbs/decoding/translation.ipynb #61e0dd9d
+def target_probabilities(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> list[list[tuple[str, float]]]:
+    "Of each given target: its symbols, the end included, with the log-probability of each. Checks as `measure` does."
+    translator.check_positions(src, tgt)
+    found = [[] for _ in tgt]
+    symbols = [translator.vocabulary.pieces(ids) for ids in translator.encode(tgt, "tgt")]
+    for rows, loss, _, _ in reference_losses(translator, src, tgt):
+        for i, row in zip(rows, (-loss).tolist()):
+            found[i] = list(zip(symbols[i], row))
+    return found
 
 # %% ../../nbs/decoding/translation.ipynb #80140c87
 def write_sentences(path: Path, translator: Translator, src: Sequence[str], references: Sequence[str],

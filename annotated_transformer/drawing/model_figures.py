@@ -18,7 +18,8 @@ from ..model.attention import MultiHeadAttention
 from ..model.embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from ..model.feed_forward import FeedForward, ParameterAttention
 from ..model.layers import DecoderLayer, EncoderLayer, Residual
-from ..model.transformer import START, Transformer
+from ..model.symbols import START
+from ..model.transformer import Transformer
 
 # %% ../../nbs/drawing/model_figures.ipynb #ec34f4f8
 @dataclass

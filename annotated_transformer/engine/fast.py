@@ -24,7 +24,8 @@ from ..model.attention import MultiHeadAttention, attention, causal_mask, paddin
 from ..model.embedding import SharedEmbedding
 from ..model.feed_forward import FeedForward
 from ..model.layers import DecoderLayer, EncoderLayer, Residual
-from ..model.transformer import PAD, Transformer
+from ..model.symbols import PAD
+from ..model.transformer import Transformer
 
 # %% ../../nbs/engine/fast.ipynb #9313d485
 class Packed(NamedTuple):

@@ -30,8 +30,9 @@ from ..corpus.batching import batch_indices, pad
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, file_digest
 from ..corpus.grammar import Example, examples, n_words
-from ..model.transformer import END, START, Transformer
-from ..tools.records import check_place, make_record, run_program, write_record
+from ..model.symbols import END, START
+from ..model.transformer import Transformer
+from ..tools.records import add_record, check_new, make_record, run_program
 from ..decoding.translation import Translator, load
 from ..corpus.vocabulary import WORD_START, Vocabulary, spaced
 
@@ -422,7 +423,7 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
     return make_record(f"heads_{translator.run.folder.resolve().name}", "heads", data=facts,
                        config=translator.run.config["model"], seed=seed,
                        seconds=time.perf_counter() - began, metrics=metrics,
-                       weights=translator.run.provenance()["weights"])
+                       weights=translator.run.record.provenance()["weights"])
 
 # %% ../../nbs/experiments/attention_heads.ipynb #9ee141cd
 def transformer_of(run: str) -> Translator:
@@ -467,9 +468,9 @@ def main(argv: list[str] | None = None) -> None:
             sentences: how many pairs of each text
             seed: for the untrained model and for all random draws
         """
-        check_place(out / f"heads_{load(run).run.folder.resolve().name}.json", "--out")
+        check_new(f"heads_{load(run).run.folder.resolve().name}", out)
         record = measure_run(run, data, split, sentences, seed)
-        write_record(out / f"{record['name']}.json", record)
+        add_record(record, out)
         for name, summary in record["metrics"]["sets"].items():
             for key, f in summary["found"].items():
                 print(f"{name}: {key}: layer {f['layer'] + 1}, head {f['head'] + 1}: {f['value']:.2f}; best "

@@ -31,17 +31,18 @@ from ..tools.files import InputError
 from ..model.embedding import sinusoids
 from ..engine.fast import fast, keep_memory
 from ..engine.kernels import product
-from ..model.transformer import BASE, BIG, END, PAD, START, Transformer, TransformerConfig
+from ..model.symbols import END, PAD, START
+from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
 from ..training.presets import TrainingConfig
 from ..tools.processes import training_device
-from ..tools.records import make_record, run_program, write_record
+from ..tools.records import add_record, make_record, run_program
 from ..training.loop import Objective, update
 
 # %% ../../nbs/experiments/benchmark.ipynb #d171a6f4
 def step_flops(config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]) -> int:
     "Operations of the matrix products of a training step, forward and backward, on real tokens alone (end symbol counted)."
-    c, src, tgt = config, np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
+    c, src, tgt = config.resolved(), np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
     attention, feed_forward = 2 * c.d_model * c.n_heads * (c.d_k + c.d_v), 2 * c.d_model * c.d_ff
     half = attention // 2  # of a cross attention: queries and outputs on one side, keys and values on the other
     a_source_token = c.n_layers * (attention + feed_forward + c.d_model * c.n_heads * (c.d_k + c.d_v))
@@ -230,13 +231,13 @@ def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]
     limit = matrix_rate(torch.device(device), 8192 if device == "cuda" else 2048, torch.bfloat16 if device == "cuda" else torch.float32)
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i]))
-        write_records(out, [record_of(wanted[i], found[i], limit, device)])  # as it goes: a run that is cut short leaves what it has
-    return [record_of(what, results, limit, device) for what, results in zip(wanted, found)]
+    return write_records(out, [record_of(what, results, limit, device) for what, results in zip(wanted, found)])
 
 
-def write_records(out: Path, records: list[dict]) -> None:
+def write_records(out: Path, records: list[dict]) -> list[dict]:
     for record in records:
-        write_record(out / f"{record['name']}.json", record)
+        add_record(record, out)
+    return records
 
 # %% ../../nbs/experiments/benchmark.ipynb #1b0324d8
 def record_of(what: dict, results: list[dict], limit: float, device: str) -> dict:
@@ -292,16 +293,16 @@ def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
 def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 5) -> dict:
     "A record: the seconds of training that `small` needs to reach `target` sacreBLEU on the development set of `data`."
     from annotated_transformer.corpus.corpora import Corpus
-    from annotated_transformer.training.runs import average
+    from annotated_transformer.training.runs import mean_weights
     from annotated_transformer.decoding.scores import bleu
     from annotated_transformer.experiments.search_settings import translator_of
 
     run = multi30k_run(folder, data)
-    at, steps = {m["step"]: m["seconds"] for m in run.metrics()}, [step for step, _ in run.checkpoints()]
+    at, steps = {m["step"]: m["seconds"] for m in run.history.metrics()}, [step for step, _ in run.checkpoints.found()]
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     curve, reached = [], None
     for i in range(15, len(steps), 2):
-        weights = average([run.load_checkpoint(step)[0] for step in steps[i - last + 1 : i + 1]])
+        weights = mean_weights([run.checkpoints.load(step)[0] for step in steps[i - last + 1 : i + 1]])
         score = bleu(translator_of(run, weights).translate(sources, progress=True), references)[0]
         curve.append({"step": steps[i], "seconds": at[steps[i]], "sacrebleu": score})
         print(curve[-1], file=sys.stderr)
@@ -317,7 +318,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
     from annotated_transformer.corpus.corpora import Corpus
     from annotated_transformer.training.checkpoints import load_weights
-    from annotated_transformer.training.runs import average
+    from annotated_transformer.training.runs import mean_weights
     from annotated_transformer.experiments.search_settings import translator_of
     from annotated_transformer.decoding.translation import evaluate
 
@@ -325,11 +326,11 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
     found = []
     for n in counts:
-        newest = [load_weights(path / "model.safetensors") for path in run.whole_checkpoints()[-n:]]
-        scores = evaluate(translator_of(run, average(newest)), sources, references, progress=True)
+        newest = [load_weights(path / "model.safetensors") for path in run.checkpoints.intact()[-n:]]
+        scores = evaluate(translator_of(run, mean_weights(newest)), sources, references, progress=True)
         found.append({"checkpoints": n, "perplexity": scores.perplexity, "accuracy": scores.accuracy, "sacrebleu": scores.sacrebleu})
         print(found[-1], file=sys.stderr)
-    return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.metrics()[-1]["seconds"],
+    return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.history.metrics()[-1]["seconds"],
                        config={part: run.config[part] for part in ("model", "training")}, begun=run.config, metrics={"averages": found})
 
 # %% ../../nbs/experiments/benchmark.ipynb #b59df204
@@ -357,7 +358,8 @@ def main(argv: list[str] | None = None) -> None:
             run: the run directory for that
         """
         if multi30k is not None:
-            return write_records(out, [seconds_to_bleu(run, multi30k), averaging_gain(run, multi30k)])
+            write_records(out, [seconds_to_bleu(run, multi30k), averaging_gain(run, multi30k)])
+            return
         chosen = device or training_device().type
         if chosen not in ("cpu", "cuda") or (chosen == "cuda") != torch.cuda.is_available():
             raise InputError(f"--device {device}: give cpu or cuda; this machine's is {training_device().type}")

@@ -29,7 +29,8 @@ from .benchmark import in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
 from ..engine.fast import keep_memory
-from ..model.transformer import BASE, BIG, END, Transformer, TransformerConfig
+from ..model.symbols import END
+from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import make_record, run_program
 from ..engine.kv_cache import DecoderState, prepare
 from ..decoding.scores import bleu as bleu_score
@@ -152,8 +153,7 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i], "benchmark_decoding"))
-        write_records(out, [record_of(wanted[i], found[i])])  # as it goes: a run that is cut short leaves what it has
-    return [record_of(what, results) for what, results in zip(wanted, found)]
+    return write_records(out, [record_of(what, results) for what, results in zip(wanted, found)])
 
 
 def record_of(what: dict, results: list[dict]) -> dict:
@@ -209,7 +209,7 @@ def steps_record(rounds: int = 5, steps: int = 256) -> dict:
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c048fbdb
 def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int, width: int = 4) -> int:
     "Bytes that a step must read: weights once, the memory's keys and values once a sentence, the target's once a beginning."
-    c = config
+    c = config.resolved()
     attention = c.d_model * c.n_heads * (c.d_k + c.d_v)
     weights = c.n_layers * (2 * attention + attention + 2 * c.d_model * c.d_ff) + c.vocab_size * c.d_model
     kept = c.n_layers * c.n_heads * (c.d_k + c.d_v) * sentences * (source + beam_size * step)
@@ -263,7 +263,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     facts = {"name": src.stem, "sizes": {src.stem: len(sources)}, "sha256": {path.name: file_digest(path) for path in (src, references)}}
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
     record = make_record(f"precision_{translator.run.folder.resolve().name}", "benchmark", data=facts, config={"run": name}, seed=0,
-                         seconds=seconds, metrics=metrics, weights=translator.run.provenance()["weights"])
+                         seconds=seconds, metrics=metrics, weights=translator.run.record.provenance()["weights"])
     write_records(out, [record])
     return record
 

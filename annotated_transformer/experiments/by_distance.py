@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GROUPS', 'NEAR', 'FAR', 'SUBJECTS', 'LEVELS', 'kept_dependencies', 'fresh', 'shares', 'has_subject', 'near_and_far',
-           'growth', 'far_at', 'measure_run', 'by_distance', 'main']
+           'growth', 'far_at', 'measure_run', 'distance', 'steps']
 
 # %% ../../nbs/experiments/by_distance.ipynb #22884d93
 import math
@@ -12,22 +12,21 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice, pairwise
-from pathlib import Path
-from typing import Literal
 
-from ..training.checkpoints import load_weights
 from ..corpus.corpora import Corpus
-from .rivals_measured import Place, Rules, do_next, read_rules, run_names
-from ..engine.fast import keep_memory
-from ..tools.files import InputError
 from ..corpus.grammar import examples, n_words
-from ..tools.options import say
-from ..tools.processes import training_device
-from ..tools.records import make_record, run_program, write_record
-from ..training.runs import Run
 from ..corpus.synchronous_grammar import Example
 from ..decoding.translation import Translator, load
+from . import rivals_measured
+from .rivals_measured import Rules, rules_of
+from .runner import Place, Step
+from ..tools.files import InputError
+from ..tools.processes import training_device
+from ..tools.records import make_record
+from ..training.checkpoints import load_weights
+from ..training.runs import Run
 
 # %% ../../nbs/experiments/by_distance.ipynb #9ea8077b
 def kept_dependencies(example: Example, translation: str) -> Iterator[tuple[str, int, bool]]:
@@ -86,7 +85,7 @@ def near_and_far(seen: set[str], n: int) -> list[Example]:
 def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
     "The shares of near and far subjects in the greedy translations by each checkpoint that was kept."
     model, vocabulary, lines = run.model().to(training_device()), run.vocabulary(), []
-    for step, path in run.checkpoints():
+    for step, path in run.checkpoints.found():
         model.load_state_dict(load_weights(path / "model.safetensors"))
         texts = Translator(model, vocabulary, run).translate([e.src for e in some], beam_size=1)
         found = shares([line for e, text in zip(some, texts) for line in kept_dependencies(e, text)])
@@ -105,64 +104,31 @@ def far_at(curve: Sequence[dict[str, float]], level: float) -> float:
     raise InputError(f"no checkpoint keeps {level:.0%} of the near subjects")
 
 # %% ../../nbs/experiments/by_distance.ipynb #deb5f244
-def measure_run(system: str, name: str, rules: Rules, place: Place, sentences: int) -> None:
-    "Write a record of the dependencies that a trained run keeps."
-    begun, translator = time.monotonic(), load(place.runs / name)
-    seen = {src for src, _ in Corpus.open(place.data["de"]).pairs("train")}
+def measure_run(system: str, name: str, rules: Rules, sentences: int, place: Place) -> dict:
+    "The record of the dependencies that a run keeps. At each checkpoint it translates a fifth of the sentences."
+    begun, translator = time.monotonic(), load(place.runs / rules.folder / name)
+    seen = {src for src, _ in Corpus.open(place.data / rules.data["de"]).pairs("train")}
     some = list(islice(fresh(seen), sentences))
     translations = translator.translate([e.src for e in some], **rules.search, progress=True)
     metrics = shares([line for e, text in zip(some, translations) for line in kept_dependencies(e, text)])
-    run, curve = translator.run.record(), growth(translator.run, near_and_far(seen, max(1, sentences // 10)))
+    run, curve = translator.run.record.read(), growth(translator.run, near_and_far(seen, max(1, sentences // 10)))
     most = max(point["near"] for point in curve)
     metrics |= {f"far_at/{level}": far_at(curve, level) for level in LEVELS if level <= most}
     config = {"system": system, "run": name, "weights": run["weights"], "search": rules.search,
               "sentences": sentences}
-    record = make_record(name.replace("grammar", "distance", 1), "distance", data=run["data"],
-                         config=config, seed=run["seed"],
-                         seconds=time.monotonic() - begun, metrics=metrics, curve=curve)
-    write_record(place.out / f"{record['name']}.json", record)
-    say(f"{record['name']}: near {metrics['kept/near']:.1%}, far {metrics['kept/far']:.1%}")
+    return make_record(distance(name), "distance", data=run["data"], config=config, seed=run["seed"],
+                       seconds=time.monotonic() - begun, metrics=metrics, curve=curve)
+
+
+def distance(name: str) -> str:
+    "The name of the record that measures a run."
+    return name.replace("grammar", "distance", 1)
 
 # %% ../../nbs/experiments/by_distance.ipynb #4a1b6cef
-def by_distance(kind: Literal["by_distance", "by_distance_longer"] = "by_distance", /, *,
-                data: Path = Path("data/grammar"), minutes: float | None = None, sentences: int = 3000,
-                folder: Path = Path("runs/grammar"), out: Path = Path("nbs/results")) -> None:
-    """Train three kinds of models on the grammar, and count which dependencies they keep, by distance.
-
-    After a stop or a kill the same command resumes; nothing that has a record is done again.
-
-    Examples:
-      python -m annotated_transformer.experiments.by_distance --minutes 60
-      python -m annotated_transformer.experiments.by_distance by_distance_longer --data data/grammar
-
-    Args:
-        kind: by_distance: equally much training; by_distance_longer: compared where they are equally good
-        data: the grammar's corpus, made by `prepare --corpus grammar`
-        minutes: stop after this many minutes
-        sentences: how many each model translates at the end; at each checkpoint a fifth as many
-        folder: where run directories lie
-        out: where records go
-    """
-    if sentences < 100:
-        raise InputError(f"--sentences {sentences}: give 100 or more, or no dependency is far")
-    if minutes is not None and not minutes > 0:
-        raise InputError(f"--minutes {minutes}: give a number above 0")
-    keep_memory()
-    given = read_rules(kind)
-    place = Place({"de": data}, folder, out, math.inf if minutes is None else time.monotonic() + 60 * minutes)
-    for system in given.systems.values():
-        rules = given._replace(systems={system.name: system})
-        if not do_next(rules, place):
-            return say("Stopped. Go on with the same command.")
-        for name in run_names(rules)[system.name, "de"]:
-            if not (out / f"{name.replace('grammar', 'distance', 1)}.json").exists():
-                measure_run(system.name, name, rules, place, sentences)
-
-# %% ../../nbs/experiments/by_distance.ipynb #7478cd29
-def main(argv: Sequence[str] | None = None) -> None:
-    "`python -m annotated_transformer.experiments.by_distance`."
-    run_program(by_distance, "experiments.by_distance", argv)
-
-
-if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
-    main()
+def steps(sentences: int = 3000, **plan) -> list[Step]:
+    "Trials and runs as among the rivals; each run is then measured on so many sentences."
+    rules = rules_of(**plan)
+    jobs = [job for system in rules.systems.values() for job in rivals_measured.run_jobs(rules, system, "de")]
+    return rivals_measured.steps(**plan) + [
+        Step(distance(job.name), partial(measure_run, job.system.name, job.name, rules, sentences),
+             [job.name], [f"{rules.folder}/{job.name}"]) for job in jobs]

@@ -7,7 +7,7 @@ __all__ = ['HEADS', 'Make', 'LAYERS', 'ROWS', 'UNKNOWN', 'FORMED', 'TIMED', 'MEA
            'window_mask', 'RestrictedAttention', 'Recurrent', 'GRU', 'OneCall', 'Convolution', 'SeparableConvolution',
            'Sizes', 'attention_flops', 'lstm_flops', 'count', 'fit', 'n_products', 'longest_chain', 'dependency',
            'rounds', 'path_lengths', 'longest_path', 'PeakBytes', 'training_pass', 'peak_bytes', 'seconds_of',
-           'largest_batch', 'measure', 'save_records', 'run', 'save_batches', 'complexity', 'main']
+           'largest_batch', 'measure', 'run', 'save_batches', 'complexity', 'main']
 
 # %% ../../nbs/experiments/complexity.ipynb #0070fdae
 import re
@@ -31,6 +31,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..model.attention import MultiHeadAttention
+from ..engine.fast import keep_memory
+from ..tools.files import InputError
+from ..tools.records import add_record, make_record, run_program
 
 # %% ../../nbs/experiments/complexity.ipynb #aeff5d6e
 def in_heads(projections: list[nn.Linear], x: Float[Tensor, "batch n d"],
@@ -440,56 +443,33 @@ def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, d
     return found
 
 # %% ../../nbs/experiments/complexity.ipynb #c4042fc5
-def save_records(out: Path, passes: dict[str, list[dict]], device: str, config: dict,
-                 seconds: dict[str, float]) -> None:
-    "Write a record for each layer to the folder `out`."
-    from annotated_transformer.tools.records import make_record, write_record
-
-    for name, found in passes.items():
-        record = "_".join(["complexity", *re.findall(r"\w+", name.lower()), device])
-        write_record(out / f"{record}.json", make_record(
-            record, "complexity", row=ROWS.get("self-attention" if name == FORMED else name),
-            data={"name": "random"},
-            config={"layer": name, **config, "device": device}, seed=0, seconds=seconds[name],
-            metrics={"passes": found}))
-
-# %% ../../nbs/experiments/complexity.ipynb #4cb255d0
 def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) -> None:
-    """Measure all layers at these widths for n = 16, 32, ... to four times the width; the records grow as
-    it goes.
-    """
-    from annotated_transformer.engine.fast import keep_memory
+    "Measure all layers at these widths for n = 16, 32, ... to four times the width, and write a record for each layer to the folder `out`."
     from tqdm import tqdm
 
     keep_memory()
-    config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS,
-              "widths": widths, "rounds": n_rounds,
-              "recurrent": "PyTorch's own"}
-    passes, seconds = {name: [] for name in MEASURED}, dict.fromkeys(MEASURED, 0.0)
-    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())],
-                     desc="measuring", disable=None):
-        for name, found in measure(Sizes(n, d), batch, device, n_rounds).items():
-            passes[name].append(found)
-            seconds[name] += sum(found["seconds_by_round"])
-        save_records(out, passes, device, config, seconds)
+    config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS, "widths": widths, "rounds": n_rounds,
+              "recurrent": "PyTorch's own", "device": device}
+    found: dict[str, list[dict]] = {name: [] for name in MEASURED}
+    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())], desc="measuring", disable=None):
+        for name, one in measure(Sizes(n, d), batch, device, n_rounds).items():
+            found[name].append(one)
+    for name, passes in found.items():
+        add_record(make_record(
+            "_".join(["complexity", *re.findall(r"\w+", name.lower()), device]), "complexity", data={"name": "random"}, seed=0,
+            row=ROWS.get("self-attention" if name == FORMED else name), config={"layer": name, **config}, metrics={"passes": passes},
+            seconds=sum(sum(p["seconds_by_round"]) for p in passes)), out)
 
 # %% ../../nbs/experiments/complexity.ipynb #4cb255d1
 def save_batches(out: Path, d: int, lengths: tuple[int, int] = (16, 256), sequences: int = 64) -> None:
-    """Write how many sequences, short and long, fit where so many short ones just do: a record for
-    recurrence and one for attention.
-    """
-    from annotated_transformer.tools.records import make_record, write_record
-
+    "Record how many sequences, short and long, fit where so many short ones just do: for recurrence and for attention."
     for name in ("recurrent", "self-attention"):
         begun, (short, long) = time.perf_counter(), (Sizes(n, d) for n in lengths)
         limit = peak_bytes(training_pass(name, short, sequences, "cpu"), "cpu")
-        metrics = {"bytes": limit, "largest_batch/short": sequences,
-                   "largest_batch/long": largest_batch(name, long, limit)}
-        record = f"complexity_batch_{name.replace('-', '_')}"
+        metrics = {"bytes": limit, "largest_batch/short": sequences, "largest_batch/long": largest_batch(name, long, limit)}
         config = {"batches_of": name, "d": d, "short": short.n, "long": long.n, "device": "cpu"}
-        write_record(out / f"{record}.json", make_record(
-            record, "complexity", row=ROWS[name], data={"name": "random"}, config=config, seed=0,
-            seconds=time.perf_counter() - begun, metrics=metrics))
+        add_record(make_record(f"complexity_batch_{name.replace('-', '_')}", "complexity", row=ROWS[name], data={"name": "random"}, config=config,
+                               seed=0, seconds=time.perf_counter() - begun, metrics=metrics), out)
 
 # %% ../../nbs/experiments/complexity.ipynb #be7b2152
 def complexity(out: Path = Path("nbs/results"), device: str = "",
@@ -508,8 +488,6 @@ def complexity(out: Path = Path("nbs/results"), device: str = "",
         batch: sequences in a batch
         rounds: how often each is measured, taking turns
     """
-    from annotated_transformer.tools.files import InputError
-
     there = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     if device and device not in there:
         raise InputError(f"--device {device}: here it can be {' or '.join(there)}")
@@ -524,8 +502,6 @@ def complexity(out: Path = Path("nbs/results"), device: str = "",
 # %% ../../nbs/experiments/complexity.ipynb #1acf83c0
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.complexity`."
-    from annotated_transformer.tools.records import run_program
-
     run_program(complexity, "experiments.complexity", argv)
 
 

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..engine.kinds import build, most_positions
 from .complexity import UNKNOWN, longest_chain
 from ..engine.fast import fast, fast_to_train, target_hidden
-from ..model.transformer import END, START
+from ..model.symbols import END, START
 from ..tools.processes import native_precision
 from ..training.loop import OPTIMIZERS, Objective
 

@@ -10,12 +10,12 @@ __all__ = ['LEAST', 'SHORT', 'PEAK', 'shortened', 'begun', 'progress', 'trained_
 import sys
 from pathlib import Path
 
-from ..commands.train import beginning, check_fit
+from ..commands.train import check_fit, starting_point
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError
 from ..training.optimizer import learning_rate
 from ..training.presets import TrainingConfig
-from ..tools.records import make_record, run_program, write_record
+from ..tools.records import add_record, make_record, run_program
 from ..training.runs import Run
 from ..training.loop import start_run, train
 from ..decoding.translation import evaluate, load
@@ -56,7 +56,7 @@ def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source
 # %% ../../nbs/experiments/fine_tuning.ipynb #44726ea5
 def progress(run: Run) -> dict:
     "How far a run has come, with its updates and its seconds."
-    return run.load_checkpoint()[1]["progress"] if run.checkpoints() else {"step": 0, "seconds": 0.0}
+    return run.checkpoints.load()[1]["progress"] if run.checkpoints.found() else {"step": 0, "seconds": 0.0}
 
 
 def trained_for(run: Run, minutes: float) -> Run:
@@ -68,11 +68,11 @@ def trained_for(run: Run, minutes: float) -> Run:
 
 # %% ../../nbs/experiments/fine_tuning.ipynb #8e352fa8
 def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minutes: float) -> dict:
-    """Train both runs, score them on the development set, and write the record `fine_tuning.json` to `out`.
+    """Train both runs, score them on the development set, and write the record `fine_tuning` to `out`.
 
     Raises InputError if source and data do not fit together.
     """
-    known, weights = beginning(source, data)
+    known, weights = starting_point(source, data)
     if known is None:
         raise InputError(f"{source}: name a run directory or weights that ship: a file of weights has no shape")
     model, training = known[0], shortened(*known)
@@ -84,13 +84,13 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         found = evaluate(load(run.folder), src, references, progress=True)
         metrics |= {f"sacrebleu/{name}": found.sacrebleu, f"perplexity/{name}": found.perplexity,
                     f"steps/{name}": progress(run)["step"]}
-        seconds, sittings = seconds + progress(run)["seconds"], sittings + run.sittings()
+        seconds, sittings = seconds + progress(run)["seconds"], sittings + run.history.sessions()
         print(f"{name}: {found.sacrebleu:.2f} BLEU after {metrics[f'steps/{name}']:,} updates", file=sys.stderr)
     metrics |= {"gain": metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"], "least": LEAST}
     config = {"from": source, "minutes": minutes} | {part: run.config[part] for part in ("model", "training")}
     record = make_record("fine_tuning", "translation", data=run.config["data"] | {"folder": str(data)},
                          seed=training.seed, seconds=seconds, sittings=sittings, metrics=metrics, config=config)
-    write_record(out / "fine_tuning.json", record)
+    add_record(record, out)
     return record
 
 # %% ../../nbs/experiments/fine_tuning.ipynb #e7fc46b1

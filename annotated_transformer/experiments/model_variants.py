@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['POSITIONS', 'AdditiveHeads', 'AdditiveConfig', 'AdditiveTransformer', 'NoPositionsConfig', 'NoPositions', 'joined',
-           'nats_by_position', 'perplexity', 'by_position', 'measure_positions', 'model_variants', 'main']
+           'nats_by_position', 'perplexity', 'by_position', 'measure_positions', 'steps']
 
 # %% ../../nbs/experiments/model_variants.ipynb #9e49210a
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ..engine.kinds import register
-from ..model.attention import MultiHeadAttention, masked_softmax
 from ..corpus.corpora import Corpus
-from .rivals_measured import Place, do_next, read_rules
-from ..engine.fast import keep_memory
-from ..tools.files import InputError
-from ..model.transformer import Transformer, TransformerConfig
-from ..tools.options import say
-from ..tools.records import make_record, run_program, write_record
 from ..decoding.translation import Translator, load, reference_losses
+from ..engine.kinds import register
+from . import rivals_measured
+from .rivals_measured import Rules, rules_of
+from .runner import Place, Step
+from ..model.attention import MultiHeadAttention, masked_softmax
+from ..model.transformer import Transformer, TransformerConfig
+from ..tools.records import make_record
 
 # %% ../../nbs/experiments/model_variants.ipynb #2a8547d1
 class AdditiveHeads(MultiHeadAttention):
@@ -58,7 +58,7 @@ class AdditiveTransformer(Transformer):
 
     def __init__(self, config: AdditiveConfig):
         super().__init__(config)
-        c = config
+        c = self.config
         for layer in (*self.encoder, *self.decoder):
             for name in ("self_attention", "cross_attention"):
                 if hasattr(layer, name):
@@ -104,7 +104,8 @@ def nats_by_position(translator: Translator, pairs: Sequence[tuple[str, str]]) -
     return nats.numpy(), tokens.numpy()
 
 # %% ../../nbs/experiments/model_variants.ipynb #a9e27f13
-POSITIONS = {"dot-product": "row_small_base", "learned-positions": "row_small_E", "no-positions": "variant_no-positions"}
+POSITIONS = {"dot-product": "variations/row_small_base", "learned-positions": "variations/row_small_E",
+             "no-positions": "variants/variant_no-positions"}
 
 
 def perplexity(nats: np.ndarray, tokens: np.ndarray) -> float:
@@ -130,60 +131,28 @@ def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
     return found, lines, limit
 
 # %% ../../nbs/experiments/model_variants.ipynb #eb713b41
-def measure_positions(seed: int, place: Place, runs: dict[str, Path]) -> None:
-    "Write the record `variant_positions_seedN` about the runs with that seed, by their kind of positions."
-    begun, pairs, metrics, lines = time.monotonic(), list(Corpus.open(place.data["de"]).pairs("dev")), {}, []
+def measure_positions(seed: int, rules: Rules, place: Place) -> dict:
+    "The record about the runs with a seed, by their kind of positions."
+    begun, metrics, lines = time.monotonic(), {}, []
+    pairs = list(Corpus.open(place.data / rules.data["de"]).pairs("dev"))
+    runs = {system: place.runs / f"{name}_seed{seed}" for system, name in POSITIONS.items()}
     for system, run in runs.items():
         found, of, limit = by_position(run, pairs)
         metrics |= {f"perplexity_{part}/{system}": value for part, value in found.items()}
         lines += [{"positions": system, **line} for line in of]
-    records = [load(run).run.record() for run in runs.values()]
-    name = f"variant_positions_seed{seed}"
-    write_record(place.out / f"{name}.json", make_record(
-        name, "variant", row="E", data=records[0]["data"],
+    records = [load(run).run.record.read() for run in runs.values()]
+    return make_record(
+        f"variant_positions_seed{seed}", "variant", row="E", data=records[0]["data"],
         config={"longest_trained": limit, "weights": [r["weights"] for r in records]}, seed=seed,
-        seconds=time.monotonic() - begun, metrics=metrics, by_position=lines))
-    say(f"{name}: " + ", ".join(f"{key} {value:.1f}" for key, value in metrics.items()))
+        seconds=time.monotonic() - begun, metrics=metrics, by_position=lines)
 
 # %% ../../nbs/experiments/model_variants.ipynb #af49155f
-def model_variants(data: Path = Path("data/multi30k"), minutes: float | None = None,
-                   folder: Path = Path("runs/variants"), sweep: Path = Path("runs/variations"),
-                   out: Path = Path("nbs/results")) -> None:
-    """Train additive attention and no positions, then measure positions beyond the length of training, beside
-    the sweep's base and E.
-
-    After a stop or a kill the same command resumes; nothing that has a record is done again.
-
-    Examples:
-      annotated-transformer sweep base E && python -m annotated_transformer.experiments.model_variants
-      python -m annotated_transformer.experiments.model_variants --minutes 60
-
-    Args:
-        data: Multi30k, English-German, made by `prepare`
-        minutes: stop after this many minutes
-        folder: where run directories lie
-        sweep: where those of `annotated-transformer sweep` lie
-        out: where records go
-    """
-    if minutes is not None and not minutes > 0:
-        raise InputError(f"--minutes {minutes}: give a number above 0")
-    keep_memory()
-    rules = read_rules("model_variants")
-    place = Place({"de": data}, folder, out, math.inf if minutes is None else time.monotonic() + 60 * minutes)
-    if not do_next(rules, place):
-        return say("Stopped. The same command resumes it.")
+def steps(**plan) -> list[Step]:
+    "Runs as among the rivals; with each seed, the three kinds of positions are measured when all of them are trained."
+    rules = rules_of(**plan)
+    found = rivals_measured.steps(**plan)
     for seed in rules.systems["no-positions"].seeds["de"]:
-        runs = {kind: (folder if kind == "no-positions" else sweep) / f"{name}_seed{seed}" for kind, name in POSITIONS.items()}
-        if lacking := [run for run in runs.values() if not (run / "record.json").exists()]:
-            return say(f"No run {lacking[0]}. Next: annotated-transformer sweep base E, then the same command")
-        if not (out / f"variant_positions_seed{seed}.json").exists():
-            measure_positions(seed, place, runs)
-
-# %% ../../nbs/experiments/model_variants.ipynb #c43f1297
-def main(argv: Sequence[str] | None = None) -> None:
-    "`python -m annotated_transformer.experiments.model_variants`."
-    run_program(model_variants, "experiments.model_variants", argv)
-
-
-if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
-    main()
+        runs = [f"{run}_seed{seed}" for run in POSITIONS.values()]
+        found.append(Step(f"variant_positions_seed{seed}", partial(measure_positions, seed, rules),
+                          [Path(run).name for run in runs], runs))
+    return found

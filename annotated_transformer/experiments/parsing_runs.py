@@ -5,37 +5,37 @@
 # %% auto #0
 __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT', 'TENTH_RECURRENT', 'PAPERS',
            'CHOICES', 'EXPERIMENTS', 'BASELINES', 'ON_TWO_CORES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'rows_of',
-           'table_4', 'Experiment', 'Stopped', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank',
-           'trained', 'run_in', 'finished', 'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_beam',
-           'parsed_both_ways', 'seen_share', 'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged',
-           'known_trees', 'baselines', 'runs', 'main']
+           'table_4', 'Experiment', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained',
+           'run_in', 'finished', 'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_beam', 'parsed_both_ways',
+           'seen_share', 'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines',
+           'steps', 'run_step', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score
 from ..corpus.corpora import Corpus
-from ..tools.files import InputError, read_json, write_json
-from ..engine.fast import keep_memory
+from ..corpus.vocabulary import Vocabulary, load_vocabulary
+from .runner import Place, Step, TimeUp, begun_run
+from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score
 from ..parsing.parser import (ALPHA, PARSER, PARSER_SMALL, PARSER_TRAINING, Parser, choose_beam,
                                            continue_on, load_parser, parse_trees)
-from ..training.presets import TINY, TrainingConfig
-from ..tools.records import make_record, run_program, write_record
-from ..rivals.base import body_parameters, fitted
-from ..rivals.recurrent import RecurrentConfig
-from ..training.runs import Run
-from ..tools.text_files import progress
-from ..training.loop import start_run, train
 from ..parsing.treebanks import gold_trees, prepare_trees, tree_corpus
 from ..parsing.trees import Leaves, Tree, linearise, read_tree, restore
-from ..corpus.vocabulary import Vocabulary, load_vocabulary
+from ..rivals.base import body_parameters, fitted
+from ..rivals.recurrent import RecurrentConfig
+from ..tools.files import InputError, locked, read_json, write_json
+from ..tools.records import make_record
+from ..tools.text_files import progress
+from ..training.loop import train
+from ..training.presets import TINY, TrainingConfig
+from ..training.runs import Run
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #4d5a47c6
 def parser_name(record: dict) -> str:
@@ -121,7 +121,8 @@ TENTH_RECURRENT = replace(
     TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="", choices=((0.1, 0.3), (0.1, 0.6), (0.1, 1.2), (0.2, 0.6)),
     model=fitted(RecurrentConfig(n_layers=3, tied=True), body_parameters(PARSER_SMALL)))
 PAPERS = Experiment("craft", "CRAFT, the paper's model", PARSER,
-                    replace(PARSER_TRAINING, steps=4000, warmup_steps=1000, batch_tokens=12_000, save_every=200, keep=5),
+                    replace(PARSER_TRAINING, steps=4000, warmup_steps=1000, batch_tokens=12_000, save_every=200,
+                            keep=5),
                     leaves="XX", vocabulary=16_000)
 CHOICES = (0.1, 0.3), (0.2, 0.3), (0.1, 0.2)
 
@@ -137,7 +138,8 @@ EXPERIMENTS = {
     "craft_tenth_tags": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, tags for words", leaves="tags"),
     "craft_tenth_xx": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, XX for words", leaves="XX"),
     "craft_tenth_recurrent": TENTH_RECURRENT,
-    "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="", choices=TENTH_RECURRENT.choices),
+    "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="",
+                                 choices=TENTH_RECURRENT.choices),
     "craft": CRAFT,
     "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000,
                                choices=((0.1, 0.44), (0.1, 0.88), (0.2, 0.88))),
@@ -154,36 +156,34 @@ BASELINES = ["baselines_craft", "baselines_craft_genia", "baselines_ptb_sample"]
 # %% ../../nbs/experiments/parsing_runs.ipynb #52a1ec7a
 ON_TWO_CORES = [name for name in EXPERIMENTS if name != "craft_paper_model"] + BASELINES
 
-# %% ../../nbs/experiments/parsing_runs.ipynb #8421c969
-class Stopped(Exception):
-    "The time of a session is over; the same command continues."
-
 # %% ../../nbs/experiments/parsing_runs.ipynb #9b7906e6
 @dataclass(frozen=True)
 class Session:
-    "One call of the program. A `scale` below 1, for a trial, means fewer updates and fewer sentences."
+    "A run's place and seed. A `scale` below 1, for a trial, means fewer updates and fewer sentences."
 
-    data: Path | None
-    folder: Path
-    out: Path
+    place: Place
     seed: int = 0
     scale: float = 1.0
-    end: float = math.inf
-    "by time.monotonic()"
+
+    @property
+    def folder(self) -> Path:
+        return self.place.runs / "parsing"
 
     def minutes(self) -> float | None:
-        "What is left of the session (None: no limit). Raises Stopped if nothing is left."
-        left = (self.end - time.monotonic()) / 60
-        if left <= 0:
-            raise Stopped
-        return None if left == math.inf else left
+        "What is left (None: no limit). Raises TimeUp if nothing is."
+        return self.place.minutes()
 
     def scaled(self, count: int, least: int = 1) -> int:
         return max(round(self.scale * count), min(count, least))
 
-    def place(self, name: str, what: str) -> Path:
+    def at(self, name: str, what: str) -> Path:
         "The file or folder `what` of an experiment, for this seed."
         return self.folder / name / f"{what}_seed{self.seed}"
+
+    def alone(self, name: str):
+        "Within the block no other process makes what `name` stands for."
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return locked(self.folder / f".{name}.lock")
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #57117679
 FOLDERS = {"craft": ["treebank_craft"], "craft+genia": ["treebank_craft", "treebank_genia"],
@@ -191,26 +191,27 @@ FOLDERS = {"craft": ["treebank_craft"], "craft+genia": ["treebank_craft", "treeb
 
 
 def source_of(corpus: str, session: Session) -> Path | None:
-    "The folder of a treebank, or None if it needs none. Raises InputError if the session's `data` lacks it."
-    names = FOLDERS.get(corpus, [])
-    missing = [name for name in names if not (session.data and (session.data / name).is_dir())]
+    "The folder of a treebank, or None if it needs none. Raises InputError if the place's `data` lacks it."
+    names, data = FOLDERS.get(corpus, []), session.place.data
+    missing = [name for name in names if not (data / name).is_dir()]
     if missing and corpus != "ptb-sample":  # that one NLTK fetches
-        raise InputError(f"--data {session.data}: give a folder that holds {' and '.join(missing)}")
+        raise InputError(f"--data {data}: give a folder that holds {' and '.join(missing)}")
     if missing or not names:
         return None
-    return session.data / names[0] if len(names) == 1 else session.data
+    return data / names[0] if len(names) == 1 else data
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #6b8925c9
 def corpus_of(name: str, session: Session, parsed: Path | None = None) -> Corpus:
     "An experiment's corpus, made and encoded; `parsed` is a file of machine-parsed trees to mix in."
     e = EXPERIMENTS[name]
-    folder = session.place(name, "data") if parsed else session.folder / name / "data"
+    folder = session.at(name, "data") if parsed else session.folder / name / "data"
     sizes = {split: session.scaled(n, 40) for split, n in (("train", 40_000), ("dev", 1000), ("test", 1000),
                                                            ("test_long", 500))}
-    corpus = tree_corpus(folder, e.corpus, source_of(e.corpus, session), leaves=e.leaves, share=e.share,
-                         extra=parsed, weight=0.25,
-                         sizes=sizes if e.corpus == "grammar-trees" else None)
-    prepare_trees(corpus, vocabulary_of(name, session))
+    with session.alone(f"data_{name}"):
+        corpus = tree_corpus(folder, e.corpus, source_of(e.corpus, session), leaves=e.leaves, share=e.share,
+                             extra=parsed, weight=0.25,
+                             sizes=sizes if e.corpus == "grammar-trees" else None)
+        prepare_trees(corpus, vocabulary_of(name, session))
     return corpus
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #b855451f
@@ -220,46 +221,48 @@ def vocabulary_of(name: str, session: Session) -> Vocabulary | int:
     if isinstance(e.vocabulary, str):
         return load_vocabulary(corpus_of(e.vocabulary, session).folder)
     size = e.vocabulary if session.scale == 1 else min(e.vocabulary, 400)
-    return size if e.share == 1 else prepare_trees(whole_treebank(name, session), size)
+    if e.share == 1:
+        return size
+    corpus = whole_treebank(name, session)
+    with session.alone(f"data_{e.corpus}_whole"):
+        return prepare_trees(corpus, size)
 
 
 def whole_treebank(name: str, session: Session) -> Corpus:
     "All trees of an experiment's treebank, with tags."
     corpus = EXPERIMENTS[name].corpus
-    return tree_corpus(session.folder / f"{corpus}_whole", corpus, source_of(corpus, session), leaves="tags")
+    with session.alone(f"data_{corpus}_whole"):
+        return tree_corpus(session.folder / f"{corpus}_whole", corpus, source_of(corpus, session), leaves="tags")
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #741a352c
 def trained(name: str, session: Session) -> Run:
-    "The experiment's finished run. Raises Stopped if time runs out first."
-    e, folder = EXPERIMENTS[name], session.place(name, "run")
+    "The experiment's finished run. Raises TimeUp if time runs out first."
+    e, folder = EXPERIMENTS[name], session.at(name, "run")
     parsed = left_out_parsed(name, session) if e.parsed_by else None
-    before = trained(e.after, session) if e.after else None
     corpus = corpus_of(name, session, parsed)
     steps = session.scaled(e.training.steps, 4)
     training = replace(e.training, seed=session.seed, steps=steps,
                        warmup_steps=session.scaled(e.training.warmup_steps, 2),
                        save_every=min(e.training.save_every, max(steps // 4, 1)))
-    if before:
-        return finished(continue_on(folder, corpus.folder, before, steps), session)
+    if e.after:
+        return finished(continue_on(folder, corpus.folder, Run.open(session.at(e.after, "run")), steps), session)
     dropout, rate = choice(name, session, training)
     return finished(run_in(folder, corpus, e.model, dropout, replace(training, rate=rate)), session)
 
 
 def run_in(folder: Path, corpus: Corpus, model: Any, dropout: float | None, training: TrainingConfig) -> Run:
-    "The run in `folder`, created if need be; a chosen dropout is for sub-layers and attention weights."
-    if (folder / "config.json").exists():
-        return Run.open(folder)
+    "The run in `folder`, begun if need be; a chosen dropout is for sub-layers and attention weights."
     model = replace(model, vocab_size=len(load_vocabulary(corpus.folder)))
     dropouts = {name: dropout for name in ("dropout", "attention_dropout") if hasattr(model, name)
                 and dropout is not None}
-    return start_run(folder, corpus.folder, replace(model, **dropouts), training)
+    return begun_run(folder, corpus.folder, replace(model, **dropouts), training)
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #feb913da
 def finished(run: Run, session: Session) -> Run:
     "`run`, trained to its end."
-    done = run.finished() and run.metrics()[-1]["step"] == run.config["training"]["steps"]
+    done = run.finished() and run.history.metrics()[-1]["step"] == run.config["training"]["steps"]
     if not done and not train(run, minutes=session.minutes()):
-        raise Stopped
+        raise TimeUp
     return run
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #fa3ba4ba
@@ -268,18 +271,19 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
     (chosen.json).
     """
     e, owner = EXPERIMENTS[name], EXPERIMENTS[name].settings or name
-    path = session.folder / owner / "chosen.json"
     if not EXPERIMENTS[owner].choices:
         return None, e.training.rate
-    if not path.exists():
-        found = []
-        for i, (dropout, rate) in enumerate(EXPERIMENTS[owner].choices):
-            short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), rate=rate)
-            run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
-                         EXPERIMENTS[owner].model, dropout, short)
-            perplexity = finished(run, session).record()["metrics"]["perplexity/dev"]
-            found.append({"dropout": dropout, "rate": rate, "perplexity": round(perplexity, 4)})
-        write_json(path, {"candidates": found, "best": min(found, key=lambda c: c["perplexity"])})
+    path = session.folder / owner / "chosen.json"
+    with session.alone(f"choice_{owner}"):
+        if not path.exists():
+            found = []
+            for i, (dropout, rate) in enumerate(EXPERIMENTS[owner].choices):
+                short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), rate=rate)
+                run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
+                             EXPERIMENTS[owner].model, dropout, short)
+                perplexity = finished(run, session).record.read()["metrics"]["perplexity/dev"]
+                found.append({"dropout": dropout, "rate": rate, "perplexity": round(perplexity, 4)})
+            write_json(path, {"candidates": found, "best": min(found, key=lambda c: c["perplexity"])})
     best = read_json(path)["best"]
     return best["dropout"], best["rate"]
 
@@ -308,9 +312,9 @@ def in_batches(path: Path, sentences: Sequence[Sequence[str]], parse: Callable[[
 # %% ../../nbs/experiments/parsing_runs.ipynb #a5ebf5b1
 def left_out_parsed(name: str, session: Session) -> Path:
     "A file of trees that another experiment's model finds for training sentences outside its share."
-    e, path = EXPERIMENTS[name], session.place(name, "parsed").with_suffix(".trees")
+    e, path = EXPERIMENTS[name], session.at(name, "parsed").with_suffix(".trees")
     if not path.exists():
-        parser = load_parser(trained(e.parsed_by, session).folder)
+        parser = load_parser(session.at(e.parsed_by, "run"))
         seen = {source for source, _ in corpus_of(e.parsed_by, session).pairs("train")}
         sentences = [source.split() for source, _ in whole_treebank(name, session).pairs("train")
                      if source not in seen]
@@ -327,7 +331,7 @@ def spread(items: Sequence, most: int) -> list:
 # %% ../../nbs/experiments/parsing_runs.ipynb #9cff969e
 def chosen_beam(name: str, parser: Parser, session: Session) -> dict:
     "`beam_size`, and the F1 of each width on the experiment's development set."
-    path = session.place(name, "beam").with_suffix(".json")
+    path = session.at(name, "beam").with_suffix(".json")
     if not path.exists():
         session.minutes()
         beam, found = choose_beam(parser, corpus_of(name, session), most=session.scaled(200, 8), progress=True)
@@ -349,40 +353,34 @@ def seen_share(corpus: Corpus, gold: Sequence[Tree]) -> float:
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #bbca501c
 def measure(name: str, session: Session) -> dict:
-    "Train and score an experiment, write its record to the session's `out`, and return it."
-    e, path = EXPERIMENTS[name], session.out / f"parsing_{name}_seed{session.seed}.json"
-    if path.exists() and not (session.place(name, "run") / "config.json").exists():
-        return read_json(path)  # the run is elsewhere, or gone
-    run = trained(name, session)
-    if path.exists() and read_json(path)["weights"] == run.provenance()["weights"]:
-        return read_json(path)
+    "Train and score an experiment. Returns its record; raises TimeUp if time runs out first."
+    e, run = EXPERIMENTS[name], trained(name, session)
     corpus, parser, began = Corpus.open(run.config["data"]["folder"]), load_parser(run.folder), time.monotonic()
     search = chosen_beam(name, parser, session) | {"alpha": ALPHA}
-    metrics = {k: run.record()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
+    metrics = {k: run.record.read()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
                                                        "perplexity/dev", "accuracy/dev")}
     for split in e.tests:
         session.minutes()
         gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
         found = (parsed_both_ways(parser, gold, split, search["beam_size"])
                  | {f"seen/{split}": seen_share(corpus, gold)})
-        run.add_evaluation(split, found, **search)
+        run.record.add_evaluation(split, found, **search)
         metrics |= found
     metrics["seconds_parsing"] = round(time.monotonic() - began, 1)
-    record = described(path.stem, e, run, corpus, metrics, search=search, chosen=chosen_before(name, session),
-                       scale=session.scale)
-    write_record(path, record)
-    run.write_record(record)  # it goes with the weights, wherever they go
+    record = described(f"parsing_{name}_seed{session.seed}", e, run, corpus, metrics, search=search,
+                       chosen=chosen_before(name, session), scale=session.scale)
+    run.record.write(record)  # it goes with the weights, wherever they go
     return record
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #e8ab9227
 def described(name: str, e: Experiment, run: Run, corpus: Corpus, metrics: dict, **more) -> dict:
     "The record of a run."
-    curve = [{k: line[k] for k in ("step", "seconds", "loss", "dev_perplexity")} for line in run.metrics()
+    curve = [{k: line[k] for k in ("step", "seconds", "loss", "dev_perplexity")} for line in run.history.metrics()
              if "dev_perplexity" in line]
     return make_record(name, "parsing",
                        config={k: run.config[k] for k in ("kind", "model", "training") if k in run.config},
-                       seconds=run.record()["seconds"],
-                       metrics=metrics, **run.provenance(), trained_on=e.trained_on,
+                       seconds=run.record.read()["seconds"],
+                       metrics=metrics, **run.record.provenance(), trained_on=e.trained_on,
                        tested_on=TESTED_ON[e.corpus],
                        training_trees=corpus.splits["train"]["pairs"], a_word_is=A_WORD_IS[e.leaves],
                        curve=curve, **more)
@@ -418,11 +416,8 @@ def known_trees(corpus: Corpus, session: Session) -> list[Tree]:
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #732a7155
 def baselines(name: str, session: Session) -> dict:
-    "Score right branching and a counted grammar on an experiment's trees, and write their record."
-    e, path = EXPERIMENTS[name], session.out / f"parsing_baselines_{name}.json"
-    if path.exists() and f"f1_pcfg/{e.tests[-1]}" in read_json(path)["metrics"]:
-        return read_json(path)
-    corpus, began, metrics = whole_treebank(name, session), time.monotonic(), {}
+    "The record of right branching and a counted grammar on an experiment's trees. Raises TimeUp when time is up."
+    e, corpus, began, metrics = EXPERIMENTS[name], whole_treebank(name, session), time.monotonic(), {}
     pcfg = Pcfg(known := known_trees(corpus, session))
     label = Counter(b.label for tree in known for b in tree.brackets[1:]).most_common(1)[0][0]
     for split in e.tests:
@@ -435,66 +430,34 @@ def baselines(name: str, session: Session) -> dict:
         metrics |= {f"no_parse/{split}": found.count(None), f"sentences/{split}": len(gold)}
         for kind, trees in (("right", right), ("pcfg", counted)):
             metrics |= f1_by_length(kind, split, score(gold, trees))
-    record = make_record(path.stem, "parsing", data={"name": corpus.name, "splits": corpus.splits}, seed=0,
-                         config={"order": 1, "rules": len(pcfg.log)}, seconds=time.monotonic() - began,
-                         metrics=metrics, trained_on=e.trained_on, tested_on=TESTED_ON[e.corpus],
-                         training_trees=len(known), scale=session.scale)
-    write_record(path, record)
-    return record
+    return make_record(f"parsing_baselines_{name}", "parsing", data={"name": corpus.name, "splits": corpus.splits},
+                       seed=0, config={"order": 1, "rules": len(pcfg.log)}, seconds=time.monotonic() - began,
+                       metrics=metrics, trained_on=e.trained_on, tested_on=TESTED_ON[e.corpus],
+                       training_trees=len(known), scale=session.scale)
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #916caad1
-def runs(names: Sequence[str], session: Session) -> bool:
-    """Make the named runs in turn until the session ends. Returns whether all are done. InputError for
-    unknown names.
+def steps(runs: Sequence[str] = (), seeds: Sequence[int] = (0,), scale: float = 1.0) -> list[Step]:
+    """The named runs (default: all those for two cores) with each seed; baselines have none.
+
+    Raises InputError for an unknown name.
     """
-    wanted = [run for name in names for run in (ON_TWO_CORES if name == "all" else [name])]
-    if unknown := [name for name in wanted if name not in [*EXPERIMENTS, *BASELINES]]:
-        raise InputError(f"{unknown[0]}: no such run: there are "
-                         f"{', '.join([*EXPERIMENTS, *BASELINES])}, and all")
-    if not 0 < session.scale <= 1:
-        raise InputError(f"--scale {session.scale}: give a number above 0, at most 1")
-    for i, name in enumerate(wanted):
-        try:
-            record = (baselines(name.removeprefix("baselines_"), session) if name in BASELINES
-                      else measure(name, session))
-        except Stopped:
-            print(f"Stopped in {name}; to be done: {', '.join(wanted[i:])}. The same command resumes it.",
-                  file=sys.stderr)
-            return False
-        shown = {k: v for k, v in record["metrics"].items() if k.startswith(("f1", "mended", "no_parse"))}
-        print(f"{name}: {', '.join(f'{k} {v:.2f}' for k, v in shown.items())}", flush=True)
-    return True
+    names = runs or ON_TWO_CORES
+    if unknown := [name for name in names if name not in [*EXPERIMENTS, *BASELINES]]:
+        raise InputError(f"{unknown[0]}: no such run: there are {', '.join([*EXPERIMENTS, *BASELINES])}")
+    if not 0 < scale <= 1:
+        raise InputError(f"scale {scale}: give a number above 0, at most 1")
+    return [run_step(name, seed, scale) for seed in seeds for name in names if name in EXPERIMENTS] + [
+        Step(f"parsing_{name}", partial(measured, baselines, name.removeprefix("baselines_"), 0, scale))
+        for name in names if name in BASELINES]
 
-# %% ../../nbs/experiments/parsing_runs.ipynb #dace071e
-def main(argv: list[str] | None = None) -> None:
-    "`python -m annotated_transformer.experiments.parsing_runs`."
-    def parsing_runs(*names: str, data: Path | None = None, folder: Path = Path("runs/parsing"),
-                     out: Path = Path("nbs/results"), minutes: float | None = None, seed: int = 0,
-                     scale: float = 1.0) -> None:
-        """Train and score parsers, and write their records; stop it at any time: the same command continues.
 
-        Examples:
-          python -m annotated_transformer.experiments.parsing_runs grammar_small
-          python -m annotated_transformer.experiments.parsing_runs craft_tenth --data treebanks --minutes 60
+def run_step(name: str, seed: int, scale: float) -> Step:
+    "A run: after the one whose weights it starts from, or whose model parses for it."
+    before = [other for other in (EXPERIMENTS[name].after, EXPERIMENTS[name].parsed_by) if other]
+    return Step(f"parsing_{name}_seed{seed}", partial(measured, measure, name, seed, scale),
+                [f"parsing_{other}_seed{seed}" for other in before],
+                [f"parsing/{other}/run_seed{seed}" for other in before])
 
-        Args:
-            names: which runs (default: all those for two cores)
-            data: folder that holds treebank_craft, treebank_genia and treebank_ptb_sample
-            folder: where corpora and runs are kept
-            out: folder for the records
-            minutes: stop after this many minutes
-            seed: for the weights, the dropout and the order of the data
-            scale: make everything smaller, to try it out
-        """
-        if minutes is not None and not minutes > 0:
-            raise InputError(f"--minutes {minutes}: give a number above 0")
-        end = time.monotonic() + 60 * minutes if minutes else math.inf
-        if not runs(names or ("all",), Session(data, folder, out, seed, scale, end)):
-            raise SystemExit(3)
 
-    keep_memory()
-    run_program(parsing_runs, "experiments.parsing_runs", argv)
-
-# %% ../../nbs/experiments/parsing_runs.ipynb #55e2bb33
-if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
-    main()
+def measured(what: Callable[[str, Session], dict], name: str, seed: int, scale: float, place: Place) -> dict:
+    return what(name, Session(place, seed, scale))

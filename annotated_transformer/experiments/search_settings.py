@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ..training.checkpoints import load_weights
 from ..commands.train import corpus_of
-from ..tools.files import InputError, read_json
-from ..tools.records import check_place, ended, is_older, make_record, read_record, run_program, this_process, write_record
-from ..training.runs import Run, average
+from ..tools.files import InputError
+from ..tools.records import check_new, ended, make_record, move_record, read_record, run_program, this_process, write_record
+from ..training.runs import Run, mean_weights
 from ..decoding.scores import bleu, paired
 from ..tools.processes import training_device
 from ..decoding.translation import Translator
@@ -70,13 +70,13 @@ def translator_of(run: Run, weights: dict[str, Tensor]) -> Translator:
 
 def neighbours(run: Run) -> list[Path]:
     "The intact ones of a run's newest checkpoints, without the best, which is kept longer."
-    return run.whole_checkpoints()[-run.config["training"]["keep"] :]
+    return run.checkpoints.intact()[-run.config["training"]["keep"] :]
 
 
 def translated(run: Run, setting: Setting, src: list[str]) -> list[str]:
     "The translations with a setting."
     newest = [load_weights(path / "model.safetensors") for path in neighbours(run)[-setting.checkpoints :]]
-    return translator_of(run, average(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha, progress=True)
+    return translator_of(run, mean_weights(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha, progress=True)
 
 # %% ../../nbs/experiments/search_settings.ipynb #50559e04
 def points(run: Run, src: list[str], references: list[str], done: list[dict]) -> Iterator[dict]:
@@ -99,21 +99,21 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
 
 # %% ../../nbs/experiments/search_settings.ipynb #2624de89
 def begun_record(path: Path, run: Run, sentences: int) -> dict:
-    "The record at `path`, or a new one. Raises InputError for one of other weights or sentences."
-    of = {"weights": run.provenance()["weights"], "sentences": sentences,
+    "The record at `path` of a search that was stopped, or a new one. Raises InputError for one of other weights or sentences."
+    of = {"weights": run.record.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
-    check_place(path, "--out")
     if path.exists():
         record = read_record(path)
-        if is_older(record) or (record["config"], record["data"]) != (of, run.config["data"]):
+        if (record["config"], record["data"]) != (of, run.config["data"]):
             raise InputError(f"{path}: of other weights or sentences: give another --out, or remove it")
         return record
+    check_new(path.stem, path.parent)
     return make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0,
                        metrics={"points": []})
 
 # %% ../../nbs/experiments/search_settings.ipynb #c199a742
 def measure_settings(folder: Path, out: Path, data: Path | None = None, sentences: int = 1000) -> dict:
-    """Measure every setting on the development set of a finished run and write `settings_RUN.json` to `out`.
+    """Measure every setting on the development set of a finished run and write the record `settings_RUN` to `out`.
 
     Raises InputError for an unfinished run, data that are not its own, or a number of sentences below 1.
     """
@@ -124,7 +124,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
         raise InputError(f"{folder}: not trained to its end: run `annotated-transformer train {folder}` again")
     src, references = development_set(run, data, sentences)
     path = out / f"settings_{run.folder.resolve().name}.json"
-    record = begun_record(path, run, len(src))
+    record = begun_record(path, run, len(src))  # a file of its own until all is measured
     sittings = record.get("sittings", []) if record["metrics"]["points"] else []
     out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic() - record["seconds"]
@@ -134,7 +134,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
         write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         words = [f"{name} {point[name]}" for name in VARIED]
         print(f"{' '.join(words)}: {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
-    return read_json(path)
+    return move_record(path)
 
 # %% ../../nbs/experiments/search_settings.ipynb #dfd459b0
 def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path | None = None,
@@ -152,8 +152,7 @@ def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path
         sentences: at most this many, evenly spread over the development set
     """
     measure_settings(run, out, data, sentences)
-    print(f"Next: read {out}/settings_{run.resolve().name}.json, or execute this chapter again",
-          file=sys.stderr)
+    print(f"Next: read settings_{run.resolve().name} in {out}, or execute this chapter again", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> None:

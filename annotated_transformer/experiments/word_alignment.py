@@ -19,7 +19,7 @@ from torch import Tensor
 from .attention_heads import Sentence, resampled, split_words, untrained, word_weights
 from ..tools.files import InputError
 from ..model.transformer import Transformer
-from ..tools.records import check_place, make_record, run_program, write_record
+from ..tools.records import add_record, check_new, make_record, run_program
 from ..decoding.translation import load
 from ..corpus.vocabulary import Vocabulary
 
@@ -113,7 +113,7 @@ def judged(sums: Float[np.ndarray, "sentence layer head sum"], seed: int = 0) ->
 # %% ../../nbs/experiments/word_alignment.ipynb #10e43c00
 def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> None:
     """Measure how well the cross-attention of a run from English to German aligns words, and write the record
-    alignment_RUN.json.
+    alignment_RUN.
 
     Examples:
       python -m annotated_transformer.experiments.word_alignment ende
@@ -127,7 +127,7 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
     data, name = translator.run.config["data"], f"alignment_{translator.run.folder.resolve().name}"
     if not isinstance(translator.model, Transformer) or (data["src"], data["tgt"]) != ("en", "de"):
         raise InputError(f"{run}: the hand-aligned pairs are for a Transformer from English to German")
-    check_place(path := out / f"{name}.json", "--out")
+    check_new(name, out)
     sums, fresh = (head_sums(model, translator.vocabulary, pairs)
                    for model in (translator.model, untrained(translator.model, seed)))
     found = judged(sums, seed)
@@ -135,11 +135,11 @@ def align(run: str, /, *, out: Path = Path("nbs/results"), seed: int = 0) -> Non
                "aer_by_head": np.round(error_rate(sums), 4).tolist(),
                "aer_diagonal": float(error_rate(np.array([found_and_possible(diagonal(p), p) for p in pairs]))),
                "chosen": [{"layer": layer, "head": head} for layer, head in found.heads], "pairs": len(pairs)}
-    write_record(path, make_record(
+    add_record(make_record(
         name, "alignment",
         data={"run": data["name"], "vocabulary": data["vocabulary"], "name": "hand-aligned"},
         config=translator.run.config["model"], seed=seed, seconds=time.monotonic() - begun, metrics=metrics,
-        weights=translator.run.provenance()["weights"]))
+        weights=translator.run.record.provenance()["weights"]), out)
     low, high = (100 * edge for edge in found.interval)
     print(f"alignment error rate {100 * found.value:.1f} ({low:.1f} to {high:.1f}), untrained "
           f"{100 * metrics['aer_untrained']:.1f}, diagonal {100 * metrics['aer_diagonal']:.1f}; "

@@ -18,11 +18,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..model.attention import MultiHeadAttention
-from .ctranslate2 import check_transformer, filled, symbols_of
+from .ctranslate2 import NORMAL, check_transformer, filled, symbols_of
 from ..tools.files import InputError, creating, write_json
-from ..model.transformer import END, PAD, START, UNKNOWN, Transformer, TransformerConfig
+from ..model.symbols import END, PAD, START, UNKNOWN
+from ..model.transformer import Transformer, TransformerConfig
 from ..decoding.search import NEVER
 from ..decoding.translation import Translator
+from ..corpus.corpora import INVISIBLE
 from ..corpus.vocabulary import SPECIALS, Vocabulary
 
 # %% ../../nbs/exports/hugging_face.ipynb #127e9ea8
@@ -148,8 +150,9 @@ def write_word_pieces(folder: Path, vocabulary: Vocabulary, settings: dict[str, 
             "two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run with --to "
             "ctranslate2 or onnx")
     tokenizer = Tokenizer.from_str(vocabulary.content.decode("utf-8"))
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Replace(Regex(r"[\s\u2581]+"), " "), normalizers.Strip()])  # as `spaced` does
+    composed = [normalizers.Replace(Regex(INVISIBLE.pattern), ""), normalizers.NFC()]
+    tokenizer.normalizer = normalizers.Sequence(composed * (vocabulary.normaliser == "nfc") + [
+        normalizers.Replace(Regex(r"[\s\u2581]+"), " "), normalizers.Strip()])  # as `spaced` does
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"$A {SPECIALS[END]}", special_tokens=[(SPECIALS[END], END)])
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^##"), ""), decoders.Metaspace()])
@@ -163,7 +166,7 @@ def write_tokenizer(folder: Path, translator: Translator) -> None:
     data = translator.run.config["data"] if translator.run else {}
     settings = {"source_lang": data.get("src"), "target_lang": data.get("tgt"),
                 "model_max_length": translator.max_tokens,
-                "model_input_names": ["input_ids", "attention_mask"],
+                "model_input_names": ["input_ids", "attention_mask"], "split_special_tokens": True,
                 "pad_token": SPECIALS[PAD], "unk_token": SPECIALS[UNKNOWN], "eos_token": SPECIALS[END]}
     write = write_byte_pairs if translator.vocabulary.suffix == ".model" else write_word_pieces
     write(folder, translator.vocabulary, settings)
@@ -204,11 +207,11 @@ def training_facts(record: dict[str, Any]) -> str:
 def card(translator: Translator, name: str) -> str:
     "The folder's README.md: a model card made from the run's record."
     c, run = translator.model.config, translator.run
-    record = run.record() if run and (run.folder / "record.json").exists() else {}
+    record = run.record.read() if run and (run.folder / "record.json").exists() else {}
     data = run.config["data"] if run else {}
     codes = [data[side] for side in ("src", "tgt")] if {"src", "tgt"} <= data.keys() else []
     return CARD.format(
-        name=name, languages="".join(["language:\n" if codes else "", *(f"- {code}\n" for code in codes)]),
+        name=name, normal="\n".join(filter(None, NORMAL[translator.vocabulary.normaliser])), languages="".join(["language:\n" if codes else "", *(f"- {code}\n" for code in codes)]),
         layers=f"{c.n_layers} + {c.n_layers}", d_model=c.d_model, heads=c.n_heads,
         parameters=sum(p.numel() for p in translator.model.parameters()), training=training_facts(record),
         scores=scores_table(record),
@@ -220,12 +223,12 @@ def export_hugging_face(translator: Translator, folder: str | Path) -> Path:
 
     Raises InputError where the folder holds something, and where the model is no `MarianMTModel`.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     check_transformer(translator.model)
     check_marian(translator.model.config)
     with creating(folder) as new:
-        save_file(marian_weights(translator.model), new / "model.safetensors", metadata={"format": "pt"})
+        (new / "model.safetensors").write_bytes(save(marian_weights(translator.model), metadata={"format": "pt"}))
         write_json(new / "config.json", marian_config(translator.model.config, translator.max_tokens + 50))
         write_json(new / "generation_config.json", generation_config())
         write_tokenizer(new, translator)

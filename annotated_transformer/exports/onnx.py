@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from ..model.attention import padding_mask
 from .ctranslate2 import check_transformer, page_of
 from ..tools.files import creating, needs
-from ..model.transformer import END, PAD, START, Transformer
+from ..model.symbols import END, PAD, START
+from ..model.transformer import Transformer
 from ..decoding.translation import Translator
 
 # %% ../../nbs/exports/onnx.ipynb #601af7d9

@@ -99,20 +99,31 @@ def leaves_of(trees: Sequence[Tree]) -> list[Leaf]:
     return [leaf for tree in trees for leaf in zip(tree.tags, tree.words)]
 
 # %% ../../nbs/parsing/bracket_f1.ipynb #5604d75f
-def kept(gold: Sequence[Leaf], test: Sequence[Leaf], rules: Rules) -> tuple[list[bool], list[bool]]:
-    "Which words of either side count: those with tags that are not deleted, and mistagged quotation marks."
-    sides = [[tag not in rules.delete for tag, _ in leaves] for leaves in (gold, test)]
-    if len(gold) == len(test) and sum(sides[0]) != sum(sides[1]):
-        for i, ((a, word), (b, other)) in enumerate(zip(gold, test)):
-            mark = word == other and word in ("'", '"', "/")
-            if mark and a != b and {a, b} <= rules.quotes and (sides[0][i] or sides[1][i]):
-                sides[0][i] = sides[1][i] = True
-    return sides[0], sides[1]
+def kept(gold: Sequence[Leaf], test: Sequence[Leaf], rules: Rules) -> tuple[list[int], list[int]]:
+    """How often each word of either side counts: once where its tag is not deleted, else not at all.
+
+    Where the numbers then differ, quotation marks with other tags are put back as EVALB does it: a mark is known
+    by the number of words that count before it, and EVALB may put back the same one twice.
+    """
+    keep = [[int(tag not in rules.delete) for tag, _ in leaves] for leaves in (gold, test)]
+    if not sum(keep[1]) or sum(keep[0]) == sum(keep[1]):
+        return keep[0], keep[1]
+    marks = [[i for i, (tag, word) in enumerate(leaves) if tag in rules.quotes and word in ("'", '"', "/")]
+             for leaves in (gold, test)]
+    place = [[sum(counts[:i]) for i in side] for counts, side in zip(keep, marks)]
+    for b, at in enumerate(marks[1]):
+        sought, tag = place[1][b], test[at][0]
+        for a, other in enumerate(marks[0]):
+            if place[0][a] == sought and gold[other][0] != tag and (gold[other][0] in rules.delete) != (tag in rules.delete):
+                side, first, mark = (0, a, other) if gold[other][0] in rules.delete else (1, b, at)
+                keep[side][mark] += 1
+                place[side][first:] = [n + 1 for n in place[side][first:]]
+    return keep[0], keep[1]
 
 
-def phrases_over(trees: Sequence[Tree], keep: Sequence[bool], rules: Rules) -> list[Bracket]:
+def phrases_over(trees: Sequence[Tree], keep: Sequence[int], rules: Rules) -> list[Bracket]:
     "The phrases that count, over the words that count."
-    found, first, before = [], 0, [0, *accumulate(keep)]  # before[i]: how many of the first i words count
+    found, first, before = [], 0, [0, *accumulate(keep)]  # before[i]: how many words count among the first i
     for tree in trees:
         found += [Bracket(re.split("[-=]", label)[0], before[first + start], before[first + end])
                   for label, start, end in tree.brackets]
@@ -130,7 +141,7 @@ def compare(gold: Sequence[Tree], test: Sequence[Tree], rules: Rules = COLLINS) 
     "One sentence's counts, `test` compared with `gold`; each is a list of trees, mostly one."
     sides = leaves_of(gold), leaves_of(test)
     keep = kept(*sides, rules)
-    leaves, other = ([leaf for leaf, keeps in zip(*side) if keeps] for side in zip(sides, keep))
+    leaves, other = ([leaf for leaf, times in zip(*side) for _ in range(times)] for side in zip(sides, keep))
     length = sum(tag not in rules.delete_for_length for tag, _ in sides[0])
     if not other:
         return Row(length, 2, words=len(leaves))

@@ -26,7 +26,8 @@ from .bracket_f1 import Scores, score
 from ..corpus.corpora import Corpus
 from ..decoding.search import Constraint
 from ..tools.files import InputError
-from ..model.transformer import BASE, END, PAD
+from ..model.symbols import END, PAD
+from ..model.transformer import BASE
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 from ..training.loop import start_run
@@ -296,16 +297,16 @@ def continue_on(folder, data, before: Run, steps: int) -> Run:
     if load_vocabulary(data).digest != before.config["data"]["vocabulary"]:
         raise InputError(f"{data}: encoded with another vocabulary than the run {before.folder}: "
                          "encode it with that one")
-    weights, state = before.load_checkpoint()
+    weights, state = before.checkpoints.load()
     done = state["progress"]["step"]
     if not (Path(folder) / "config.json").exists():
         training = replace(TrainingConfig(**before.config["training"]), steps=done + steps)
         start_run(folder, data, before.model().config, training)
     run = Run.open(folder)
-    if not run.checkpoints():
+    if not run.checkpoints.found():
         model = run.model()
         model.load_state_dict(weights)
         state |= {"progress": {"step": done, "epoch": 0, "pool": 0, "position": 0, "seconds": 0.0},
-                  "report": {}}
+                  "report": {}, "line": None}
         run.save_checkpoint(done, model, state, run.config["training"]["keep"])
     return run

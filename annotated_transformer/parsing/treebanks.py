@@ -18,10 +18,10 @@ from pathlib import Path
 
 # %% ../../nbs/parsing/treebanks.ipynb #fcb4efbb
 from ..corpus.batching import encode_corpus, encoded_so_far
-from ..corpus.corpora import (Cleaning, Corpus, Pair, build, existing, make_recipe,
+from ..corpus.corpora import (Cleaning, Corpus, Pair, Recipe, build, existing,
                                            read_gold, sentence_digest)
 from ..tools.files import InputError
-from ..tools.text_files import check_file, progress
+from ..tools.text_files import ENDING, check_file, progress
 from .trees import WORD, Leaves, Tree, clean, linearise, read_tree, read_trees
 from ..corpus.vocabulary import BytePairVocabulary, Vocabulary, kept_vocabulary, learn_vocabulary
 
@@ -41,16 +41,17 @@ def penn_files(source) -> dict[str, list[Path]]:
             raise InputError(f"{source} has no section {', '.join(missing)} ({split}): give the folder of "
                              "the Penn Treebank's "
                              f"WSJ, with files wsj_{missing[0]}01.mrg ...; it has {len(found)} sections"
-                             + (", for which --corpus ptb-sample may do" if found and set(found) <= {0, 1} else ""))
+                             + (", for which `prepare trees` with ptb-sample may do" if found and set(found) <= {0, 1} else ""))
     return {split: [path for section in sections for path in found[section]]
             for split, sections in SECTIONS.items()}
 
 
 def tree_files(source) -> list[Path]:
-    "The .mrg and .tree files in and below a folder, sorted. Raises InputError if there is no such folder."
+    "The .mrg, .ptb and .tree files in and below a folder, sorted, plain or compressed. Raises InputError if there is no such folder."
     if source is None or not Path(source).is_dir():
-        raise InputError(f"{'--source' if source is None else source}: give the folder that holds the treebank's files")
-    return sorted(path for path in Path(source).rglob("*") if re.search(r"\.(mrg|tree)(\.gz)?$", path.name))
+        raise InputError(f"{source or 'no source'}: give the folder that holds the treebank's files")
+    found = sorted(Path(source).rglob("*"), reverse=True)  # a plain file goes before its compressed double
+    return sorted({match[1]: path for path in found if (match := re.fullmatch(rf"(.*\.(?:mrg|ptb|tree)){ENDING}", str(path)))}.values())
 
 # %% ../../nbs/parsing/treebanks.ipynb #10111575
 def split_of(i: int) -> str:
@@ -68,7 +69,7 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
     files = tree_files(nltk_sample() if name == "ptb-sample" and source is None else source)
     genia = [path for path in files if path.name.startswith("genia")]
     if "genia" in name and not genia:
-        raise InputError(f"--source {source}: no file genia*.mrg.gz: give a folder that holds GENIA's treebank")
+        raise InputError(f"{source}: no file genia*.mrg.gz: give a folder that holds GENIA's treebank")
     if name == "genia":
         return {"blocks": genia}
     if name in ("craft", "craft+genia"):  # other treebanks may lie beside it
@@ -82,7 +83,7 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
 # %% ../../nbs/parsing/treebanks.ipynb #2c11c8ba
 def nltk_sample() -> Path:
     "The folder of NLTK's Penn Treebank sample, fetched if need be. Raises InputError without NLTK or network."
-    again = "give its folder with --source"
+    again = "give its folder"
     try:
         import nltk
     except ImportError:
@@ -98,7 +99,7 @@ def nltk_sample() -> Path:
 
 # %% ../../nbs/parsing/treebanks.ipynb #3502f780
 TREES, WORDED = "trees", "trees-with-words"  # the corpus's target "language"
-CLEANING = Cleaning(max_words=2000, max_ratio=100.0)  # a line of brackets may be long
+CLEANING = Cleaning(max_words=2000, max_ratio=100.0, drop_overlap=None)  # a line of brackets may be long
 TreebankTree = tuple[tuple[str, int], Tree]  # (file, line), tree
 
 
@@ -177,7 +178,8 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
     cleaning = replace(CLEANING, strict=strict)
     files = {} if name == "grammar-trees" else treebank_files(name, source)
     named, weighted = (files | {"extra": [check_file(extra)]}, weight) if extra else (files, None)
-    recipe = make_recipe(name, cleaning, named, leaves=leaves, share=share, weight=weighted, sizes=sizes)
+    langs = ("en", WORDED if leaves == "words" else TREES)
+    recipe = Recipe(name, langs, cleaning, named, {"leaves": leaves, "share": share, "weight": weighted, "sizes": sizes})
     if found := existing(folder, recipe, overwrite):
         return found
     trees = splits_of(files) if files else grammar_trees(**(sizes or {}))
@@ -187,8 +189,7 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
         kept = [(place, tree) for place, tree in some if tree]
         streams[split] = [as_pair(place, tree, leaves) for place, tree in kept]
         gold[split] = [{"src": source_line(tree.words), "tree": str(tree)} for _, tree in kept]
-    tgt = WORDED if leaves == "words" else TREES
-    return build(folder, name, ("en", tgt), recipe, streams, cleaning, gold=gold)
+    return build(folder, recipe, streams, gold=gold)
 
 # %% ../../nbs/parsing/treebanks.ipynb #c4b13d47
 def grammar_trees(**sizes: int) -> dict[str, Iterator[TreebankTree]]:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..model.layers import EPSILON
-from ..model.transformer import PAD
+from ..model.symbols import PAD
 from .base import EncoderDecoder
 
 # %% ../../nbs/rivals/bytenet.ipynb #7484c3af

@@ -17,7 +17,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from ..model.attention import masked_softmax, padding_mask
 from ..model.embedding import LearnedPositions
-from ..model.transformer import PAD
+from ..model.symbols import PAD
 from .base import EncoderDecoder
 
 # %% ../../nbs/rivals/convolutional.ipynb #2754c986

@@ -28,7 +28,7 @@ from ..corpus.corpora import Corpus
 from ..decoding.search import sample
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..tools.files import InputError, write_json
-from ..model.transformer import END, START
+from ..model.symbols import END, START
 from ..training.optimizer import OPTIMIZERS, clip, set_rate
 from ..tools.options import say
 from ..tools.processes import progress_bar, stop_signals, training_device
@@ -169,7 +169,7 @@ def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:
     opened = Run.open(folder)
     if opened.config.get("tuning") != asdict(tuning) | {"after": str(run)}:
         raise InputError(f"{folder}: a run of another kind, or with other settings: name another folder")
-    if not opened.checkpoints():
+    if not opened.checkpoints.found():
         opened.save_checkpoint(0, model_with(opened, source.weights()), {}, keep=1)
     return opened
 
@@ -196,7 +196,7 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
                 reward = tune_on(corpus, model, optimizer, tuning, step)
                 seconds = before + time.monotonic() - begun
                 line = {"step": step, "seconds": round(seconds, 2), "reward": reward}
-                run.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
+                run.history.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
                 stop = bool(signals) or seconds - before > 60 * (math.inf if minutes is None else minutes)
                 if stop or step % tuning.save_every == 0 or step == tuning.steps:
                     run.save_checkpoint(step, model, {"optimizer": optimizer.state_dict(), "seconds": seconds}, keep=1)
@@ -221,8 +221,8 @@ def tune_on(
 # %% ../../nbs/rivals/fine_tuning.ipynb #0676f97d
 def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, float]:
     "Model, optimizer, updates done and seconds spent, from the newest complete checkpoint."
-    done = run.newest_whole()
-    weights, state = run.load_checkpoint(done)
+    done = run.checkpoints.newest()
+    weights, state = run.checkpoints.load(done)
     model = fast_to_train(model_with(run, weights))
     optimizer = OPTIMIZERS["adam"](model.parameters())
     if state:
@@ -240,15 +240,15 @@ def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
 
 def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
     "Store the weights for translation, score the development set before and after, and write the record."
-    run.write_average(of=run.whole_checkpoints()[-1:])
-    curve = [{"step": m["step"], "reward": m["reward"]} for m in run.metrics()]
+    run.write_average(of=run.checkpoints.intact()[-1:])
+    curve = [{"step": m["step"], "reward": m["reward"]} for m in run.history.metrics()]
     first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
     metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}
     metrics |= {
         f"{name}/dev_before": value for name, value in on_dev(run.config["tuning"]["after"], data).items()
     }
     metrics |= {f"{name}/dev": value for name, value in on_dev(run.folder, data).items()}
-    run.write_record(run.result("finished", metrics, tuning=run.config["tuning"], curve=curve))
+    run.record.write(run.record.make("finished", metrics, tuning=run.config["tuning"], curve=curve))
 
 # %% ../../nbs/rivals/fine_tuning.ipynb #6863768c
 def main(argv: list[str] | None = None) -> None:
@@ -278,7 +278,7 @@ def main(argv: list[str] | None = None) -> None:
         if tune(tuned, data, minutes):
             if record is not None:
                 write_record(
-                    record, tuned.record() | {"name": record.stem, "task": "rival", "row": "GNMT + RL"}
+                    record, tuned.record.read() | {"name": record.stem, "task": "rival", "row": "GNMT + RL"}
                 )
             say(f"Next: annotated-transformer evaluate {folder}")
         else:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..model.attention import padding_mask
-from ..model.transformer import PAD
+from ..model.symbols import PAD
 from .base import EncoderDecoder
 from .recurrent import Alignment, states_of
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..model.feed_forward import FeedForward
-from ..model.transformer import PAD
+from ..model.symbols import PAD
 from .recurrent import Recurrent, RecurrentConfig, lstm_step
 
 # %% ../../nbs/rivals/mixture_of_experts.ipynb #b1ae6c54

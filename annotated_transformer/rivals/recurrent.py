@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..model.attention import masked_softmax, padding_mask
-from ..model.transformer import PAD
+from ..model.symbols import PAD
 from .base import EncoderDecoder
 
 # %% ../../nbs/rivals/recurrent.ipynb #39c6d719

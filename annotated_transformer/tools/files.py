@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'settle', 'check_standing', 'building', 'creating',
-           'checkout', 'read_json', 'write_json', 'file_digest']
+           'checkout', 'locked', 'read_json', 'write_json', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +49,10 @@ def to_disk(place: Path) -> None:
 # %% ../../nbs/tools/files.ipynb #a766dd18
 @contextmanager
 def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
-    "A file open for writing. It takes the name `path` once everything is written, and is removed on failure. Text is UTF-8."
+    """A file open for writing.
+
+    It takes the name `path` once everything is written, and is removed on failure. Text is UTF-8.
+    """
     path = Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}.tmp")  # two processes may write the same file
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -64,11 +68,12 @@ def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
 # %% ../../nbs/tools/files.ipynb #f8611053
 def former(folder: Path) -> Path:
     "Where `folder` is while another takes its place."
-    return folder.with_name(folder.name + ".old.tmp")
+    return folder.with_name(f".{folder.name}.old.tmp")
 
 
 def settle(folder: Path):
-    "Finish an interrupted replacement: the former folder gives its sub-folders to the new one, or comes back if there is none."
+    """Finish an interrupted replacement: the former folder gives its sub-folders to the new one, or comes back if
+    there is none."""
     folder = folder.resolve()
     old = former(folder)
     if old.exists() and not folder.exists():
@@ -91,7 +96,7 @@ def building(folder: Path):
     "A new folder that takes the place of `folder` when it is whole, and goes on failure. OSError becomes InputError."
     check_standing(folder)
     folder = folder.resolve()
-    new = folder.with_name(folder.name + ".tmp")
+    new = folder.with_name(f".{folder.name}.tmp")  # hidden: a visible name might be somebody's own
     try:
         shutil.rmtree(new, ignore_errors=True)  # of a run that was killed
         new.mkdir(parents=True)
@@ -122,6 +127,16 @@ def checkout(here: Path | None = None) -> Path | None:
     here = (here or Path.cwd()).resolve()
     return next((top for top in (here, *here.parents) if (top / "nbs" / "contents.toml").is_file()), None)
 
+# %% ../../nbs/tools/files.ipynb #518b3925
+@contextmanager
+def locked(path: str | Path) -> Iterator[None]:
+    "Within the block no other process holds the lock file `path`: we wait for our turn. (Windows has no such lock.)"
+    with open(path, "a") as file:
+        with suppress(ImportError, OSError):  # OSError: a file system without locks
+            import fcntl
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 # %% ../../nbs/tools/files.ipynb #4a48c615
 def read_json(path: str | Path) -> dict:
     "The object in a JSON file. Raises InputError where it cannot be read, or holds something else."
@@ -137,10 +152,13 @@ def read_json(path: str | Path) -> dict:
 
 
 def write_json(path: str | Path, content: dict) -> None:
-    "Write an object as JSON, whole or not at all."
+    """Write an object as JSON, whole or not at all.
+
+    A file's name that is not UTF-8 is escaped, and comes back as it was.
+    """
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     with writing(Path(path), "w") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.write("\n")
+        file.write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def file_digest(path: str | Path) -> str:
