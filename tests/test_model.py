@@ -289,7 +289,6 @@ def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
 
     for module in ("fast", "kv_cache"):
         monkeypatch.setattr(f"annotated_transformer.engine.{module}.packed", all_real)
-    monkeypatch.setattr("annotated_transformer.decoding.search.forced_symbols", lambda prefix, limits: None)  # it reads values
     with fake_gpu(SMALL) as model, pytest.raises(Started, match="cuda"):
         search(model, fake_ids(3, 7, device="cpu"), constraint=Constraint())
 

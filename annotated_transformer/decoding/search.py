@@ -383,9 +383,9 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], config: SearchC
     "The `Tree` from which `beam_search` takes its results; same arguments, same errors."
     config, device = search_config(config, **options), model.embedding.weight.device
     state, limits = start(model, src), longest_outputs(model, src, config)
-    forced, beams, history = forced_symbols(config.prefix, limits).to(device), Beams(limits.cpu().numpy(), config), []
     constraint = config.constraint
     rules = constraint.start(src.to(device)) if constraint else None
+    forced, beams, history = forced_symbols(config.prefix, limits).to(device), Beams(limits.cpu().numpy(), config), []
     while len(rows := beams.undecided()):
         if len(rows) < len(beams.sentence):
             beams.keep(rows := in_place(rows))
