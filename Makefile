@@ -27,16 +27,16 @@ test: $(DEVELOP) ## the checks of ten minutes: every chapter runs, the package w
 	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
 test-all: $(DEVELOP) ## also the slow ones, and the evidence
-	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/evidence || status=1; exit $$status
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/experiments || status=1; exit $$status
 
 check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run, its room tested (make check NB=model/attention)
 	@$(RUN) nbdev_export
 	@$(RUN) ruff check --quiet nbs/$(NB).ipynb
 	@$(CHECK) nbdev_test --path nbs/$(NB).ipynb
-	@$(CHECK) pytest -n 2 --dist loadgroup tests/$(firstword $(subst /, ,$(NB)))
+	@for room in $(wildcard tests/$(firstword $(subst /, ,$(NB)))); do $(CHECK) pytest -n 2 --dist loadgroup $$room; done
 
 evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts and the runner
-	@$(CHECK) pytest -n 2 --dist loadgroup tests/evidence
+	@$(CHECK) pytest -n 2 --dist loadgroup tests/experiments
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: with the paper's own words folded in)
 	@$(RUN) jupytext --quiet --sync nbs/*.ipynb nbs/*/*.ipynb

@@ -319,14 +319,16 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
              for path in sorted((SITE / "pages").glob("*.md"))}
     for stem in ("CONTRIBUTING", "CHANGELOG"):
         words = (ROOT / f"{stem}.md").read_text(encoding="utf-8")
-        pages[stem.lower()] = words.replace("](nbs/", "](").replace("](site/pages/", "](").replace("\n\n", "\n\n{.lead}\n", 1)
+        pages[stem.lower()] = words.replace("](nbs/", "](").replace("](site/pages/",
+                                                                    "](").replace("\n\n", "\n\n{.lead}\n", 1)
     pages |= {"api": api(chapters), "overview": overview(chapters, before),
               "references": bibliography.page(references, chapters)}
     for stem, words in pages.items():
         linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
         (source / f"{stem}.md").write_text(linked, encoding="utf-8")
     extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
-             for stem in ("overview", "notation", "glossary", "api", "public_names", "references", "contributing", "changelog")}
+             for stem in ("overview", "notation", "glossary", "api", "public_names", "references", "contributing",
+                          "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
     (source / "scorer.js").write_text(scorer(chapters), encoding="utf-8")
     first = front(nbs, chapters, list(extra), static, paper)

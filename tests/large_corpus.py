@@ -3,11 +3,16 @@
     python tests/large_corpus.py DATA OUT --pairs 4500000
     python tests/large_corpus.py DATA OUT --measure nbs/results
 
-DATA holds tatoeba/eng-deu.tsv.gz, multi30k/{train,val,test_2016_flickr}.{en,de} and newstest/newstest{2008..2014}.en-de.{en,de}.
-Pairs of these are drawn at random (seeded) and set side by side until a line has as many words as one of WMT's might: about 25 on
-the average, few with more than 100. OUT/train.{en,de} are written line by line; newstest2013 and newstest2014 go along as
-development and test set. With `--measure`, `annotated-transformer prepare` (37,000 byte pairs) is run on 0.5, 1.5 and 4.5 million
-pairs in OUT, each in a process of its own, and the record of it is written; that takes about ten minutes and 8 GB of disk.
+DATA holds tatoeba/eng-deu.tsv.gz, multi30k/{train,val,test_2016_flickr}.{en,de} and
+newstest/newstest{2008..2014}.en-de.{en,de}.
+Pairs of these are drawn at random (seeded) and set side by side until a line has as many words as one of WMT's might:
+about 25 on
+the average, few with more than 100. OUT/train.{en,de} are written line by line; newstest2013 and newstest2014 go along
+as
+development and test set. With `--measure`, `annotated-transformer prepare` (37,000 byte pairs) is run on 0.5, 1.5 and
+4.5 million
+pairs in OUT, each in a process of its own, and the record of it is written; that takes about ten minutes and 8 GB of
+disk.
 """
 import argparse
 import gzip
@@ -36,14 +41,15 @@ LANGUAGES = ("en", "de")
 SPLITS = ("train", "dev", "test")
 
 
-# --- the text ----------------------------------------------------------------------------------------------------------------
+# --- the text ---------------------------------------------------------------------------------------------------------
 
 def real_pairs(data: Path) -> list[tuple[str, str]]:
     "The EN-DE pairs of DATA that one may train on, about 212,000."
     stems = [data / "multi30k" / "train", *(data / "newstest" / f"newstest{year}.en-de" for year in range(2008, 2013))]
     pairs = []
     for stem in stems:
-        sides = (stem.with_name(f"{stem.name}.{lang}").read_text(encoding="utf-8").split("\n")[:-1] for lang in LANGUAGES)
+        sides = (stem.with_name(f"{stem.name}.{lang}").read_text(encoding="utf-8").split("\n")[:-1]
+                 for lang in LANGUAGES)
         pairs += zip(*sides, strict=True)
     with gzip.open(data / "tatoeba" / "eng-deu.tsv.gz", "rt", encoding="utf-8", newline="\n") as file:
         pairs += (tuple(line.rstrip("\n").split("\t")[:2]) for line in file)
@@ -68,18 +74,20 @@ def write(data: Path, out: Path, n: int, seed: int = 0) -> None:
         for lang in LANGUAGES:
             shutil.copyfile(data / "newstest" / f"newstest{year}.en-de.{lang}", out / f"{split}.{lang}")
     with open(out / "train.en", "w", encoding="utf-8") as en, open(out / "train.de", "w", encoding="utf-8") as de:
-        for src, tgt in tqdm(recombined(real_pairs(data), n, seed), total=n, unit=" pairs", unit_scale=True, disable=None):
+        for src, tgt in tqdm(recombined(real_pairs(data), n, seed), total=n, unit=" pairs", unit_scale=True,
+                             disable=None):
             en.write(src + "\n")
             de.write(tgt + "\n")
 
 
-# --- what it takes -----------------------------------------------------------------------------------------------------------
+# --- what it takes ----------------------------------------------------------------------------------------------------
 
 def prepare(folder: Path, *options) -> tuple[float, float, int]:
     "Run `annotated-transformer prepare FOLDER` with `options`: when it began, when it ended, its most memory in bytes."
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.time()
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "prepare", str(folder), *map(str, options)],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "prepare", str(folder),
+                                *map(str, options)],
                                stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -101,7 +109,8 @@ def measure_prepare(text: Path, folder: Path, n: int) -> dict[str, float]:
 
 
 def measure_batches(folder: Path, name: str, budgets) -> dict[str, float]:
-    "The share of padding and how full the batches of an epoch's first pool are, and the milliseconds that making one takes."
+    """The share of padding and how full the batches of an epoch's first pool are, and the milliseconds that making
+    one takes."""
     corpus, found = ParallelCorpus(folder, "train"), {}
     sides = (corpus.src_lengths, corpus.tgt_lengths)
     for budget in budgets:
@@ -118,7 +127,10 @@ def measure_batches(folder: Path, name: str, budgets) -> dict[str, float]:
 
 
 def lengths_alone(folder: Path, n: int) -> None:
-    "Something that `ParallelCorpus` opens: `n` pairs of random lengths, with ids that are all 0 and take no place on the disk."
+    """Something that `ParallelCorpus` opens:
+
+    `n` pairs of random lengths, with ids that are all 0 and take no place on the disk.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     lengths = np.minimum(np.exp(rng.normal(3.2, 0.6, n).astype(np.float32)), 250).astype(np.uint16) + np.uint16(2)
@@ -134,7 +146,8 @@ def lengths_alone(folder: Path, n: int) -> None:
 
 
 def measure_order(folder: Path, budget: int = 25_000) -> dict[str, float]:
-    "Seconds until a large corpus is open, an epoch's first batch made, and then one of its last pool; and the memory of that."
+    """Seconds until a large corpus is open, an epoch's first batch made, and then one of its last pool; and the
+    memory of that."""
     times = [time.perf_counter()]
     corpus = ParallelCorpus(folder, "train")
     times.append(time.perf_counter())
@@ -149,7 +162,8 @@ def measure_order(folder: Path, budget: int = 25_000) -> dict[str, float]:
 
 def measure(data: Path, out: Path, results: Path, sizes: list[int]) -> None:
     "Measure all of it and write the record."
-    begun, metrics, at = time.time(), {}, origin() | {"command": f"python tests/large_corpus.py DATA OUT --measure {results}"}
+    begun, metrics, at = (time.time(), {}, origin()
+                          | {"command": f"python tests/large_corpus.py DATA OUT --measure {results}"})
     for n in sizes:
         write(data, out / f"text-{n}", n)
         metrics |= measure_prepare(out / f"text-{n}", out / f"corpus-{n}", n)

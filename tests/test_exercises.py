@@ -5,11 +5,11 @@ import io
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from here import ROOT
+
 sys.path.insert(0, str(ROOT / ".ci"))
 
 import exercises  # noqa: E402

@@ -21,7 +21,8 @@ def test_an_old_module_is_the_new_one_and_says_so(old, new, monkeypatch):
     ("model", "transformer", "Transformer"), ("model", "transformer", "PAD"), ("training", "loop", "start_run"),
     ("decoding", "search", "beam_search"), ("parsing", "parser", "PARSER"), ("paper", "tables", "table")])
 def test_a_room_with_the_name_of_an_old_module_has_its_names(room, module, name):
-    with pytest.warns(DeprecationWarning, match=f"annotated_transformer.{room}.{module}.{name}: the old name goes in 0.3"):
+    with pytest.warns(DeprecationWarning,
+                      match=f"annotated_transformer.{room}.{module}.{name}: the old name goes in 0.3"):
         found = getattr(importlib.import_module(f"annotated_transformer.{room}"), name)
     assert found is getattr(importlib.import_module(f"annotated_transformer.{room}.{module}"), name)
 
@@ -48,6 +49,7 @@ def test_old_names_that_never_were():
 
 
 def test_programs_run_by_their_old_names():
-    done = subprocess.run([sys.executable, "-W", "default", "-m", "annotated_transformer.cli", "--help"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-W", "default", "-m", "annotated_transformer.cli", "--help"],
+                          capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("usage: annotated-transformer COMMAND")
     assert "annotated_transformer.cli is now annotated_transformer.commands.cli" in done.stderr

@@ -21,7 +21,8 @@ from nbdev.clean import clean_nb
 from nbdev.config import get_config
 from nbdev.doclinks import nbdev_export
 
-ROOT = Path(__file__).resolve().parent.parent
+from here import ROOT
+
 sys.path.insert(0, str(ROOT / ".ci"))
 
 import readme as readme_maker  # noqa: E402
@@ -388,7 +389,8 @@ def figures(root: Path, tmp: Path) -> Iterator[str]:
     for path in notebooks(root / "nbs"):
         functions = [node for source in sources(path, "code") for node in ast.walk(parsed(source))
                      if isinstance(node, ast.FunctionDef)]
-        named = {f.name: [a.arg for a in f.args.args] for f in functions if getattr(f.returns, "id", None) in ("Shown", "Drawing")}
+        named = {f.name: [a.arg for a in f.args.args] for f in functions
+                 if getattr(f.returns, "id", None) in ("Shown", "Drawing")}
         drawing |= {function: options.index("name") for function, options in named.items() if "name" in options}
     for path in notebooks(root / "nbs"):
         for source in sources(path, "code"):

@@ -1,4 +1,7 @@
-"""What version 0.1 left on somebody's disk: a corpus and a run, made by the tree that is tagged second-edition. This version opens and continues them."""
+"""What version 0.1 left on somebody's disk: a corpus and a run, made by the tree that is tagged second-edition.
+
+This version opens and continues them.
+"""
 import json
 import shutil
 from pathlib import Path
@@ -9,8 +12,9 @@ from annotated_transformer.commands import cli
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.training.runs import Run
+from here import ROOT
 
-OLD = Path(__file__).parent / "data" / "v0_1"
+OLD = ROOT / "tests" / "data" / "v0_1"
 
 
 @pytest.fixture
@@ -20,7 +24,8 @@ def old(tmp_path) -> Path:
 
 def test_the_corpus_opens(old):
     corpus = Corpus.open(old / "corpus")
-    assert {split: facts["pairs"] for split, facts in corpus.splits.items()} == {"train": 260, "dev": 6, "test": 20, "test_long": 2}
+    assert {split: facts["pairs"] for split,
+            facts in corpus.splits.items()} == {"train": 260, "dev": 6, "test": 20, "test_long": 2}
 
 
 def test_the_run_says_what_it_said(old):
@@ -28,7 +33,9 @@ def test_the_run_says_what_it_said(old):
     assert run.model_config().d_k == 8 and run.config["training"]["steps"] == 2000 and run.finished()
     assert [(session["from_step"], session["to_step"]) for session in run.history.sessions()] == [(0, 2000)]
     assert [line["step"] for line in run.history.metrics()] == [500, 1000, 1500, 2000]
-    assert [line["set"] for line in run.history.evaluations()] == ["test"] == [line["set"] for line in run.record.read()["evaluations"]]
+    assert [line["set"]
+            for line in run.history.evaluations()] == ["test"] == [line["set"]
+                                                                   for line in run.record.read()["evaluations"]]
 
 
 def test_it_translates_as_it_did(old):
@@ -47,7 +54,8 @@ def test_it_goes_on_as_it_did(old, monkeypatch):
         assert now[name] == then[name]
     for name in ("loss", "dev_perplexity"):
         assert now[name] == pytest.approx(then[name], rel=1e-3)
-    assert [(session["from_step"], session["to_step"]) for session in run.history.sessions()] == [(0, 2000), (2000, 2005)]
+    assert [(session["from_step"], session["to_step"])
+            for session in run.history.sessions()] == [(0, 2000), (2000, 2005)]
     assert (old / "run" / "sessions.jsonl").exists() and run.record.read()["metrics"]["steps"] == 2005
 
 

@@ -1,4 +1,7 @@
-"""The package as others get it: built, installed into an environment that has its run-time dependencies and nothing else, used elsewhere."""
+"""The package as others get it:
+
+built, installed into an environment that has its run-time dependencies and nothing else, used elsewhere.
+"""
 import importlib.metadata as metadata
 import os
 import re
@@ -14,9 +17,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from here import ROOT
+
 pytestmark = pytest.mark.xdist_group("package")  # one process builds and installs for all of these
-ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses", "nbdev", "fastcore", "IPython"]
+HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses",
+         "nbdev", "fastcore", "IPython"]
 
 
 @pytest.mark.skipif("PYTEST_XDIST_WORKER" not in os.environ, reason="without pytest-xdist there are no groups")
@@ -33,7 +38,8 @@ def settings() -> dict[str, str]:
 
 def requirements(*but: str) -> list[str]:
     "All requirements in settings.ini, `but` those of some extras."
-    return [r for key, line in settings().items() if key.endswith("requirements") and key.removesuffix("_requirements") not in but for r in line.split()]
+    return [r for key, line in settings().items() if key.endswith("requirements")
+            and key.removesuffix("_requirements") not in but for r in line.split()]
 
 
 def closure(requirements: list[str]) -> list[metadata.Distribution]:
@@ -45,7 +51,8 @@ def closure(requirements: list[str]) -> list[metadata.Distribution]:
         if key not in found:
             found[key] = metadata.distribution(requirement.name)
             for needed in map(Requirement, found[key].requires or []):
-                if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in {""} | requirement.extras):
+                if needed.marker is None or any(needed.marker.evaluate({"extra": extra})
+                                                for extra in {""} | requirement.extras):
                     waiting.append(needed)
     return list({name: distribution for (name, _), distribution in found.items()}.values())
 
@@ -55,13 +62,16 @@ def wheel(tmp_path_factory) -> Path:
     "The wheel, built from the source distribution, built from what belongs to the package in the checkout."
     tmp = tmp_path_factory.mktemp("build")
     source = tmp / "source"
-    shutil.copytree(ROOT / "annotated_transformer", source / "annotated_transformer", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CITATION.cff"):
+    shutil.copytree(ROOT / "annotated_transformer", source / "annotated_transformer",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE",
+                 "CITATION.cff"):
         shutil.copy(ROOT / name, source)
     build = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
     subprocess.run([sys.executable, "-c", build, "build_sdist", tmp], cwd=source, check=True, capture_output=True)
     shutil.unpack_archive(next(tmp.glob("*.tar.gz")), tmp / "unpacked")
-    subprocess.run([sys.executable, "-c", build, "build_wheel", tmp], cwd=next((tmp / "unpacked").iterdir()), check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", build, "build_wheel", tmp], cwd=next((tmp / "unpacked").iterdir()),
+                   check=True, capture_output=True)
     return next(tmp.glob("*.whl"))
 
 
@@ -71,9 +81,11 @@ def run(wheel: Path, tmp_path_factory) -> Callable:
     tmp = tmp_path_factory.mktemp("installed")
     venv.create(tmp / "env", with_pip=False)
     python = tmp / "env/bin/python"
-    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet", "--no-deps", "--no-index",
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install",
+                    "--quiet", "--no-deps", "--no-index",
                     wheel], check=True, capture_output=True)
-    # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second time
+    # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second
+    # time
     dependencies = tmp / "dependencies"
     dependencies.mkdir()
     for distribution in closure(requirements("dev", "watch", "export", "corpora")):
@@ -86,7 +98,8 @@ def run(wheel: Path, tmp_path_factory) -> Callable:
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
     def run(*command: str) -> str:
-        done = subprocess.run([python.parent / command[0], *command[1:]], cwd=tmp / "elsewhere", env=env, text=True, capture_output=True)
+        done = subprocess.run([python.parent / command[0], *command[1:]], cwd=tmp / "elsewhere", env=env, text=True,
+                              capture_output=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -115,7 +128,8 @@ assert not loaded, loaded
 
 
 def test_names_of_the_package(run):
-    "The names that most programs need are there, `load` translates, and the package by itself and its help load nothing."
+    """The names that most programs need are there, `load` translates, and the package by itself and its help load
+    nothing."""
     printed = run("python", "-I", "-c", f"""
 import sys
 import annotated_transformer
@@ -125,7 +139,8 @@ from annotated_transformer import BASE, MultiHeadAttention, Transformer, Transla
 assert Transformer.__module__ == "annotated_transformer.model.transformer" and BASE.d_model == 512
 loaded = set({HEAVY}) & set(sys.modules)
 assert not loaded, loaded
-assert set(annotated_transformer.__all__) <= set(dir(annotated_transformer)) and not hasattr(annotated_transformer, "nothing")
+assert set(annotated_transformer.__all__) <= set(dir(annotated_transformer))
+assert not hasattr(annotated_transformer, "nothing")
 assert isinstance(load("grammar"), Translator)
 print(load("grammar").translate("The cow is old, but it plays."))
 """)
@@ -133,17 +148,17 @@ print(load("grammar").translate("The cow is old, but it plays."))
 
 
 def test_imports_are_light(run):
-    "Each module loads PyTorch and little else; the judge alone reads the paper's tables as it loads."
+    "Each module of the wheel loads PyTorch and little else."
     package = ROOT / "annotated_transformer"
-    modules = sorted(".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.py") if not path.stem.startswith("_"))
-    modules.sort(key=lambda name: name == "experiments.judge")  # what it may load would hide what others load
+    modules = sorted(".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.py")
+                     if not path.stem.startswith("_") and path.parent.name != "experiments")
     printed = run("python", "-I", "-c", f"""
 import importlib, sys
 for module in {modules}:
     before = set(sys.modules)
     importlib.import_module("annotated_transformer." + module)
     for name in {HEAVY}:
-        if name in set(sys.modules) - before and (module, name) not in {{("experiments.judge", "pandas")}}:
+        if name in set(sys.modules) - before:
             print(f"annotated_transformer.{{module}} loads {{name}}: import it in the function that uses it")
             sys.modules.pop(name)
 """)
@@ -151,7 +166,10 @@ for module in {modules}:
 
 
 def test_importing_and_translating_need_no_extra(run):
-    "What the extras bring is hidden. A function that misses a library says in one line which extra has it, and so does the command line."
+    """What the extras bring is hidden.
+
+    A function that misses a library says in one line which extra has it, and so does the command line.
+    """
     libraries = ["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "yaml"]
     printed = run("python", "-I", "-c", f"""
 import sys
@@ -178,8 +196,10 @@ def test_the_training_command_loads_no_other_part(run):
 import sys
 from annotated_transformer.commands.train import configurations, preset_named
 others = ("parsing", "rivals", "drawing", "inside", "experiments", "paper", "after", "exports")
-loaded = lambda: [name for name in sys.modules if name.startswith("annotated_transformer.") and name.split(".")[1] in others]
-configurations(["runs/mine", "--data", "data/mine", "--config", "base", "--from", "ende", "--no-pre-norm", "--d-k=3", "--help"])
+loaded = lambda: [name for name in sys.modules
+                  if name.startswith("annotated_transformer.") and name.split(".")[1] in others]
+configurations(["runs/mine", "--data", "data/mine", "--config", "base",
+                "--from", "ende", "--no-pre-norm", "--d-k=3", "--help"])
 assert not loaded(), loaded()
 configurations(["runs/mine", "--kind", "bytenet", "--help"])
 assert "annotated_transformer.rivals.bytenet" in loaded() and "annotated_transformer.rivals.recurrent" not in loaded()
@@ -193,14 +213,17 @@ print("so it is")
 def test_commands_need_no_extra(run, tmp_path):
     "From a plain installation: prepared, trained, translated."
     for side, line in (("en", "the cow is {} ."), ("de", "die Kuh ist {} .")):
-        (tmp_path / f"text.{side}").write_text("".join(line.format(word) + "\n" for word in map("{:b}".format, range(300))), encoding="utf-8")
+        (tmp_path / f"text.{side}").write_text("".join(line.format(word) + "\n"
+                                                       for word in map("{:b}".format, range(300))), encoding="utf-8")
     printed = run("python", "-I", "-c", f"""
 import sys
 sys.modules |= dict.fromkeys(["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "yaml"])
 from annotated_transformer.commands.cli import main
 work = {str(tmp_path)!r}
-main(["prepare", f"{{work}}/data", "--train", f"{{work}}/text.en", f"{{work}}/text.de", "--holdout", "20", "--vocab-size", "60"])
-main(["train", f"{{work}}/run", "--data", f"{{work}}/data", "--config", "tiny", "--d-model", "16", "--d-ff", "16", "--steps", "2", "--precision", "float32"])
+main(["prepare", f"{{work}}/data", "--train", f"{{work}}/text.en", f"{{work}}/text.de",
+      "--holdout", "20", "--vocab-size", "60"])
+main(["train", f"{{work}}/run", "--data", f"{{work}}/data", "--config", "tiny",
+      "--d-model", "16", "--d-ff", "16", "--steps", "2", "--precision", "float32"])
 main(["translate", f"{{work}}/run", f"{{work}}/text.en"])
 """)
     assert printed.count("\n") == 300
@@ -228,7 +251,8 @@ def test_the_package_says_that_it_has_types_and_how_to_cite_it(wheel):
     assert "annotated_transformer/py.typed" in zipfile.ZipFile(wheel).namelist()
     assert any(name.startswith("annotated_transformer/resources/") for name in zipfile.ZipFile(wheel).namelist())
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["version"] == settings()["version"] and citation["references"][0]["title"] == "Attention Is All You Need"
+    assert citation["version"] == settings()["version"] and citation["references"][0][
+        "title"] == "Attention Is All You Need"
 
 
 def test_shipped_weights(run):
@@ -258,7 +282,8 @@ for command in {commands}:
     for command, helped in zip(commands, told, strict=True):
         assert command in printed
         assert f"usage: annotated-transformer {command}" in helped
-        for option in {option for name, line in in_readme if name == command for option in re.findall(r" (--\w[\w-]*)", line)}:
+        for option in {option for name, line in in_readme if name == command
+                       for option in re.findall(r" (--\w[\w-]*)", line)}:
             assert option in helped, f"README.md has `annotated-transformer {command} ... {option}`, which there is not"
 
 
@@ -275,21 +300,25 @@ for name in ("nbdev", "fastcore", "datasets", "IPython", "jupytext", "pytest"):
 
 def pinned() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines if line and not line.startswith("#"))}
+    return {canonicalize_name(name): version for name,
+            version in (line.split("==") for line in lines if line and not line.startswith("#"))}
 
 
 def test_constraints_fit_the_requirements():
     versions = pinned()
     for text in requirements():
         requirement = Requirement(text)
-        assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), f"constraints.txt does not fit {text}"
+        assert requirement.specifier.contains(
+            versions[canonicalize_name(requirement.name)]), f"constraints.txt does not fit {text}"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the pins were made on Linux; other systems need a few packages of their own")
+@pytest.mark.skipif(sys.platform != "linux",
+                    reason="the pins were made on Linux; other systems need a few packages of their own")
 def test_constraints_are_whole():
     "Every distribution that is installed for the project is pinned, so that `make` sets up the same tomorrow."
     needed = closure(requirements())
-    names = {canonicalize_name(d.metadata["Name"]) for d in needed if not re.match(r"nvidia-|triton|cuda-", d.metadata["Name"])}
+    names = {canonicalize_name(d.metadata["Name"]) for d in needed
+             if not re.match(r"nvidia-|triton|cuda-", d.metadata["Name"])}
     assert names <= pinned().keys(), f"constraints.txt lacks {', '.join(sorted(names - pinned().keys()))}"
 
 
@@ -302,10 +331,12 @@ def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
     def told() -> str:
         environment = {k: v for k, v in os.environ.items() if k != "ANNOTATED_REVISION"}
         program = "from annotated_transformer.tools.records import revision; print(revision())"
-        return subprocess.run([sys.executable, "-c", program], cwd=checkout, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run([sys.executable, "-c", program], cwd=checkout, env=environment, check=True,
+                              capture_output=True, text=True).stdout.strip()
 
     shutil.copytree(ROOT / "annotated_transformer", checkout / "annotated_transformer", dirs_exist_ok=True)
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "as it is", "--allow-empty"], cwd=checkout, check=True)
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qam", "as it is",
+                    "--allow-empty"], cwd=checkout, check=True)
     clean = told()
     assert re.fullmatch("[0-9a-f]{12}", clean)
     record = next((checkout / "nbs" / "results").glob("*.jsonl"))

@@ -19,9 +19,10 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urljoin, urlparse
 
 import pytest
-from browser import Page, browser
 
-ROOT = Path(__file__).resolve().parent.parent
+from browser import Page, browser
+from here import ROOT
+
 sys.path.insert(0, str(ROOT / "site"))
 
 import bibliography  # noqa: E402

@@ -41,7 +41,8 @@ class EncoderOnly(nn.Module):
         self.positions = (LearnedPositions(c.d_model, c.max_length) if c.positions == "learned"
                           else SinusoidalPositions())
         self.dropout = nn.Dropout(c.dropout)
-        self.layers = nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), last_sublayer(c), c.dropout, c.pre_norm)
+        self.layers = nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), last_sublayer(c), c.dropout,
+                                                 c.pre_norm)
                                     for _ in range(c.n_layers))
         self.norm = final_norm(c)
         initialise(self, c.n_layers)

@@ -82,8 +82,12 @@ def parse_rule(line: str) -> Rule:
                 marked["*"], marked["^"], tuple(map(int, binds.split())))
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #7507978f
-def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict, bound: dict[str, str]) -> Iterator[dict[str, str]]:
-    "All ways to fill in the variables of `goals` with known atoms, one goal after the other. `index` speeds up the look-up."
+def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict,
+          bound: dict[str, str]) -> Iterator[dict[str, str]]:
+    """All ways to fill in the variables of `goals` with known atoms, one goal after the other.
+
+    `index` speeds up the look-up.
+    """
     if not goals:
         yield bound
         return
@@ -109,7 +113,8 @@ class Instance(NamedTuple):
     offers: int
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #b13a4436
-def fill_in(rules: list[Rule], words: dict[tuple, list[Word]], conditions: dict[str, list[tuple]]) -> dict[tuple, list[list[Instance]]]:
+def fill_in(rules: list[Rule], words: dict[tuple, list[Word]],
+            conditions: dict[str, list[tuple]]) -> dict[tuple, list[list[Instance]]]:
     """For every atom the ways to write it, rule by rule. `conditions` lists what each of them holds for.
 
     Rules stand from small to large: all that the children of a rule can be is known when its turn comes.
@@ -121,7 +126,8 @@ def fill_in(rules: list[Rule], words: dict[tuple, list[Word]], conditions: dict[
     for rule in rules:
         filled = defaultdict(list)
         for bound in solve((*reversed(rule.conditions), *rule.children.values()), known, index, {}):
-            left, *children = [(c.category, *[bound.get(f, f) for f in c.features]) for c in (rule.left, *rule.children.values())]
+            left, *children = [(c.category, *[bound.get(f, f) for f in c.features])
+                               for c in (rule.left, *rule.children.values())]
             offers = 3 if bound.get("OU", "-") != "-" else 1
             filled[left].append(Instance(rule, dict(zip(rule.children, children)), offers))
         for atom, way in filled.items():
@@ -140,7 +146,8 @@ class Derivation(NamedTuple):
 class Grammar:
     "A synchronous grammar, made from rules (from small to large), words by atom, and what its conditions hold for."
 
-    def __init__(self, rules: list[Rule], words: dict[tuple, list[Word]], conditions: dict[str, list[tuple]] | None = None):
+    def __init__(self, rules: list[Rule], words: dict[tuple, list[Word]],
+                 conditions: dict[str, list[tuple]] | None = None):
         self.words, self.ways = words, fill_in(rules, words, conditions or {})
         self.weights = lru_cache(None)(self.weights)
 
@@ -176,7 +183,10 @@ def count(grammar: Grammar, height: int, atom: tuple = ("ROOT",)) -> int:
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #900f9762
 class Part(NamedTuple):
-    "What a part of a derivation has written: numbered words in both languages, English trees, and what rules above may ask about."
+    """What a part of a derivation has written:
+
+    numbered words in both languages, English trees, and what rules above may ask about.
+    """
     english: list
     german: list
     trees: list
@@ -209,7 +219,8 @@ def write(derivation: Derivation, log: Log) -> Part:
     trees = put_in(rule.english, parts, own, english)
     for item in rule.german:
         german += parts[item].german if isinstance(item, int) else [(own[item.link] if item.link else -1, item.word)]
-    pending = [p for part in parts.values() for p in part.pending] + ([parts[rule.pronoun].head] if rule.pronoun else [])
+    pending = ([p for part in parts.values() for p in part.pending]
+               + ([parts[rule.pronoun].head] if rule.pronoun else []))
     if rule.binds:
         inside, noun = parts[rule.binds[0]].pending, parts[rule.binds[1]].offer
         log.antecedents.extend((pronoun, noun) for pronoun in inside)
@@ -217,7 +228,8 @@ def write(derivation: Derivation, log: Log) -> Part:
     link(rule, parts, log)
     head = parts[rule.head].head if rule.head else 0
     offer = parts[offers].head if offers in parts else head
-    return Part(english, german, trees, head, offer, pending, any(child.category == "RC" for child in rule.children.values()))
+    return Part(english, german, trees, head, offer, pending,
+                any(child.category == "RC" for child in rule.children.values()))
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #47f3cc3f
 def put_in(template: tuple, parts: dict[int, Part], own: dict[int, int], english: list) -> list:
@@ -236,7 +248,10 @@ def put_in(template: tuple, parts: dict[int, Part], own: dict[int, int], english
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #bc6993c2
 def link(rule: Rule, parts: dict[int, Part], log: Log) -> None:
-    "Note what belongs together over a distance. In every clause child 1 is the subject, 2 the verb, 4 a particle, 9 a modal verb."
+    """Note what belongs together over a distance.
+
+    In every clause child 1 is the subject, 2 the verb, 4 a particle, 9 a modal verb.
+    """
     for i, child in rule.children.items():
         if child.category == "RC":  # its noun is the nearest child before it
             log.dependencies.append(("relative", parts[i].head, parts[3 if i == 5 else 1].head))
@@ -247,7 +262,10 @@ def link(rule: Rule, parts: dict[int, Part], log: Log) -> None:
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #6b34319c
 class Dependency(NamedTuple):
-    "Two English words that belong together over a distance: 'relative', 'subject' or 'particle'. Positions count tokens from 0."
+    """Two English words that belong together over a distance: 'relative', 'subject' or 'particle'.
+
+    Positions count tokens from 0.
+    """
     kind: str
     dependent: int
     governor: int
@@ -258,7 +276,8 @@ class Example:
     """An English sentence, its German translation, and how they were made. All positions count tokens from 0.
 
     `alignment` has pairs (English position, German position), `tree` the English constituency tree in brackets with
-    `src_tokens` as its leaves, `dependencies` those over a distance on the English side, and `antecedents` pairs (position
+    `src_tokens` as its leaves, `dependencies` those over a distance on the English side, and `antecedents` pairs
+    (position
     of a pronoun, position of the noun that it stands for).
     """
     src_tokens: tuple[str, ...]

@@ -30,7 +30,8 @@ def style(chart):
     text = {"labelFontSize": 13, "titleFontSize": 13, "titleFontWeight": "normal"}
     return (chart.configure(background="transparent", font="sans-serif")
             .configure_view(stroke=None)
-            .configure_axis(gridColor="#8884", domainColor=GREY, tickColor=GREY, labelSeparation=6, labelLimit=300, **text)
+            .configure_axis(gridColor="#8884", domainColor=GREY, tickColor=GREY, labelSeparation=6, labelLimit=300,
+                            **text)
             .configure_legend(labelLimit=300, **text)
             .configure_header(**text)
             .configure_title(fontSize=15, subtitleFontSize=13, anchor="start")
@@ -71,10 +72,14 @@ def script() -> str:
 
 
 def heading(spec: dict) -> str:
-    "Takes the title out of a chart (Vega-Lite), or out of the first of several that has one: a page puts it above them."
+    """Takes the title out of a chart (Vega-Lite), or out of the first of several that has one:
+
+    a page puts it above them.
+    """
     title = spec.pop("title", "")
     if isinstance(title, dict):
-        title, spec["title"] = title["text"], {"text": title.get("subtitle", ""), "fontSize": 11, "fontWeight": "normal"}
+        title, spec["title"] = title["text"], {"text": title.get("subtitle", ""), "fontSize": 11,
+                                               "fontWeight": "normal"}
     parts = (part for kind in ("vconcat", "hconcat", "concat") for part in spec.get(kind, []))
     return title or next(filter(None, map(heading, parts)), "")
 
@@ -134,7 +139,8 @@ class Shown:
         self.chart = style(chart)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        spec = json.loads(json.dumps(self.chart.to_dict()), parse_constant=lambda _: None)  # JSON has no NaN: no browser reads a file with one
+        spec = json.loads(json.dumps(self.chart.to_dict()),
+                          parse_constant=lambda _: None)  # JSON has no NaN: no browser reads a file with one
         png, scale = stored(spec)
         wide, high = (int.from_bytes(png[i : i + 4]) // scale for i in (16, 20))  # of a PNG's header
         data = {"application/vnd.vegalite.v5+json": spec, "text/plain": "<a chart>"}
@@ -216,7 +222,8 @@ class Table:
             sides.append(side(values, columns[-1]))
 
         def row(tag: str, texts, rule: str = "") -> str:
-            return "".join(["<tr>", *(f'<{tag} style="{CELL}{at}{rule}">{text}</{tag}>' for text, at in zip(texts, sides)), "</tr>"])
+            return "".join(["<tr>", *(f'<{tag} style="{CELL}{at}{rule}">{text}</{tag}>' for text,
+                                      at in zip(texts, sides)), "</tr>"])
 
         caption = f'<caption style="{CELL}left">{self.caption}</caption>' if self.caption else ""
         head = row("th", [escape(str(name)) for name in self.frame.columns], RULE)

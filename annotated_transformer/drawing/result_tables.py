@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from .charts import CELL
 from ..tools.files import writing
-from ..tools.records import comparison_of, results_folder
 
 # %% ../../nbs/drawing/result_tables.ipynb #bbfe2320
 class Cell(str):
-    "The text of a table's cell, with the names of the `records` that it comes from, or the `command` that would fill it."
+    """The text of a table's cell, with the names of the `records` that it comes from, or the `command` that would
+    fill it."""
 
     def __new__(cls, text: str = "", records: Sequence[str] = (), command: str = ""):
         cell = super().__new__(cls, text)
@@ -45,15 +45,18 @@ class Notation(NamedTuple):
     symbol: str
 
 
-HTML = Notation({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "$": "<span>$</span>"}, '<a href="{1}">{0}</a>', "<b>{0}</b>",
+HTML = Notation({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "$": "<span>$</span>"}, '<a href="{1}">{0}</a>',
+                "<b>{0}</b>",
                 "<i>{0}</i><sub>{1}</sub>")
 MARKDOWN = Notation({c: f"\\{c}" for c in "\\`*_[]<>|$~#&"}, "[{0}]({1})", "**{0}**", "{0}_{1}")
 LATEX = Notation({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-                  ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--", "…": r"\ldots{}", **{c: rf"\{c}" for c in "{}#$%&_"},
+                  ">": r"\textgreater{}", "|": r"\textbar{}", "–": "--", "…": r"\ldots{}",
+                  **{c: rf"\{c}" for c in "{}#$%&_"},
                   **{c: rf"$\{name}$" for c, name in zip("·×ϵαβπ±→≥≤√ᵀ", (
                       "cdot", "times", "epsilon", "alpha", "beta", "pi", "pm", "to", "geq", "leq", "surd", "top"))},
                   **{c: rf"\textsuperscript{{{n}}}" for c, n in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", ("--", *range(10)))},
-                  **{c: f"$_{n}$" for c, n in zip("₀₁₂₃ₖ", "0123k")}, "−": "$-$", "“": "``", "”": "''", "†": r"$\dagger$", "‡": r"$\ddagger$"},
+                  **{c: f"$_{n}$" for c, n in zip("₀₁₂₃ₖ", "0123k")}, "−": "$-$", "“": "``", "”": "''",
+                  "†": r"$\dagger$", "‡": r"$\ddagger$"},
                  r"\href{{{1}}}{{{0}}}", r"\textbf{{{0}}}", r"${0}_{{\mathrm{{{1}}}}}$")
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -81,14 +84,17 @@ def heading(text: str, notation: Notation) -> str:
 
 # %% ../../nbs/drawing/result_tables.ipynb #0b1057d2
 EDGE = "1px solid #888888"
-PAGE = '<!DOCTYPE html>\n<meta charset="utf-8">\n<title>{}</title>\n<body style="margin:2em;font-family:sans-serif">\n{}\n'
+PAGE = ('<!DOCTYPE html>\n<meta charset="utf-8">\n<title>{}</title>\n'
+        '<body style="margin:2em;font-family:sans-serif">\n{}\n')
 
 # %% ../../nbs/drawing/result_tables.ipynb #540e264e
 @dataclass
 class ResultTable:
-    """Lines of texts with a name and a caption; a notebook shows it. A column is named, or named within a group: ("BLEU", "paper").
+    """Lines of texts with a name and a caption; a notebook shows it. A column is named, or named within a group:
+    ("BLEU", "paper").
 
-    `rules` are the lines that have a rule above them, `colours` those of certain texts. Raises ValueError for a line of another length.
+    `rules` are the lines that have a rule above them, `colours` those of certain texts. Raises ValueError for a line of
+    another length.
     """
 
     name: str
@@ -101,7 +107,8 @@ class ResultTable:
     def __post_init__(self):
         for line in self.lines:
             if len(line) != len(self.columns):
-                raise ValueError(f"{self.name}: {len(line)} cells for {len(self.columns)} columns, in the line of {line[0]!r}")
+                raise ValueError(
+                    f"{self.name}: {len(line)} cells for {len(self.columns)} columns, in the line of {line[0]!r}")
 
     @property
     def frame(self):
@@ -124,7 +131,13 @@ class ResultTable:
         return [all(map(number.fullmatch, column)) and any(column) for column in zip(*self.lines)]
 
     def shown(self, cell: str, notation: Notation, folder: str) -> str:
-        "A cell in a notation: a number is linked to its record in `folder`, several by seed or number; what is missing has the number of its command."
+        """A cell in a notation:
+
+        a number is linked to its record in `folder`, several by seed or number; what is missing has the number of its
+        command.
+        """
+        from annotated_transformer.tools.records import comparison_of, results_folder  # here: they load PyTorch
+
         text = written(str(cell), notation)
         if getattr(cell, "command", ""):
             return f"{text} {written(f'[{self.commands.index(cell.command) + 1}]', notation)}"
@@ -159,23 +172,29 @@ def to_html(table: ResultTable, folder: str = "") -> str:
         rule = f"; border-top: {EDGE}" if line in table.rules and line else ""
         text = table.lines[line][column]
         width = "; white-space: nowrap" if len(text) <= 24 else "; min-width: 12em" if len(text) > 60 else ""
-        return f'<td style="{style}{side[column]}{width}{rule}{f"; color: {colour}; font-weight: bold" if colour else ""}">'
+        bold = f"; color: {colour}; font-weight: bold" if colour else ""
+        return f'<td style="{style}{side[column]}{width}{rule}{bold}">'
 
     with pd.option_context("display.max_colwidth", None):
         text = table.mapped(HTML, folder).to_html(index=False, border=0, escape=False)
     head, body = text.split("</thead>")
     head = re.sub(r"<th(?: ([^>]*))?>", lambda m: f'<th {m[1] or ""} style="{style}center">', head)
-    head = re.sub(r"<(table|tr)[^>]*>", lambda m: f'<{m[1]} style="border-collapse:collapse;font-size:13px;margin-left:0">' if m[1] == "table" else "<tr>", head)
-    caption = f'<caption style="caption-side:top;text-align:left;padding:6px 14px"><b>{written(table.name, HTML)}</b>: {written(table.caption, HTML)}</caption>'
+    head = re.sub(r"<(table|tr)[^>]*>",
+                  lambda m: f'<{m[1]} style="border-collapse:collapse;font-size:13px;margin-left:0">'
+                  if m[1] == "table" else "<tr>", head)
+    caption = ('<caption style="caption-side:top;text-align:left;padding:6px 14px">'
+               f'<b>{written(table.name, HTML)}</b>: {written(table.caption, HTML)}</caption>')
     head = head.replace("<thead>", f'{caption}<thead style="border-top:{EDGE};border-bottom:{EDGE}">', 1)
     body = re.sub("<td>", cell, body).replace("<tbody>", f'<tbody style="border-bottom:{EDGE}">')
     fill = "".join(f"<li><code>{escape(command)}</code></li>" for command in table.commands)
-    return f"{head}</thead>{body}" + (f"<details><summary>What fills the missing cells</summary><ol>{fill}</ol></details>" if fill else "")
+    return (f"{head}</thead>{body}"
+            + (f"<details><summary>What fills the missing cells</summary><ol>{fill}</ol></details>" if fill else ""))
 
 # %% ../../nbs/drawing/result_tables.ipynb #979b8b47
 def flat(frame):
     "`frame` with one line of headings: group and name."
-    return frame.set_axis([": ".join(filter(None, name)) if isinstance(name, tuple) else name for name in frame.columns], axis=1)
+    return frame.set_axis([": ".join(filter(None, name)) if isinstance(name, tuple) else name
+                           for name in frame.columns], axis=1)
 
 
 def to_markdown(table: ResultTable, folder: str = "") -> str:
@@ -188,18 +207,25 @@ def to_markdown(table: ResultTable, folder: str = "") -> str:
 
 # %% ../../nbs/drawing/result_tables.ipynb #30fa4064
 def to_latex(table: ResultTable, folder: str = "") -> str:
-    "`table` as LaTeX, for a document that loads array, booktabs, hyperref and longtable. Long texts wrap, long tables go over pages."
+    """`table` as LaTeX, for a document that loads array, booktabs, hyperref and longtable.
+
+    Long texts wrap, long tables go over pages.
+    """
     widths = [max(map(len, column)) for column in zip(*table.lines)]
-    kinds = "".join("p{4.5cm}" if width > 40 else "r" if number else "l" for width, number in zip(widths, table.numeric))
+    kinds = "".join("p{4.5cm}" if width > 40 else "r" if number else "l" for width,
+                    number in zip(widths, table.numeric))
     caption = rf"\textbf{{{written(table.name, LATEX)}}}: {written(table.caption, LATEX)}"
-    text = table.mapped(LATEX, folder).to_latex(index=False, escape=False, column_format=kinds, caption=caption, longtable=len(table.lines) > 40,
+    text = table.mapped(LATEX, folder).to_latex(index=False, escape=False, column_format=kinds, caption=caption,
+                                                longtable=len(table.lines) > 40,
                                                 multicolumn_format="c")
     lines = text.splitlines()
-    rows = [i for i, line in enumerate(lines) if line.endswith(r"\\") and not line.startswith(r"\caption")][-len(table.lines):]
+    rows = [i for i, line in enumerate(lines) if line.endswith(r"\\")
+            and not line.startswith(r"\caption")][-len(table.lines):]
     for line in table.rules:
         lines[rows[line]] = ("\\midrule\n" if line else "") + lines[rows[line]]
     fill = [rf"\item \texttt{{{written(command, LATEX)}}}" for command in table.commands]
-    return "\n".join(["{\\footnotesize", *lines, "}"] + ([r"\begin{enumerate}\footnotesize", *fill, r"\end{enumerate}"] if fill else [])) + "\n"
+    return "\n".join(["{\\footnotesize", *lines, "}"] + ([r"\begin{enumerate}\footnotesize", *fill, r"\end{enumerate}"]
+                                                         if fill else [])) + "\n"
 
 # %% ../../nbs/drawing/result_tables.ipynb #ad5f9de9
 def as_data(table: ResultTable) -> dict:
@@ -222,6 +248,8 @@ def from_data(data: Mapping) -> ResultTable:
 
 def write_tables(tables: Mapping[str, ResultTable], out: str | Path) -> list[Path]:
     "Write each table to the folder `out`, as HTML, Markdown and LaTeX, with links to nbs/results. Returns the paths."
+    from annotated_transformer.tools.records import results_folder
+
     out, paths = Path(out), []
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(relpath(results_folder(), out)).as_posix()

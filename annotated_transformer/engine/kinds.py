@@ -30,7 +30,8 @@ BUILT_IN = {
     "bytenet": "rivals.bytenet.ByteNetConfig ByteNet",
     "mixture-of-experts": "rivals.mixture_of_experts.MixtureConfig Mixture",
 }
-PLACES = BUILT_IN | {"imported": "imports.imported.ImportedConfig Imported"}  # a run may hold it; it is not trained here
+PLACES = BUILT_IN | {
+    "imported": "imports.imported.ImportedConfig Imported"}  # a run may hold it; it is not trained here
 
 
 class Architecture(NamedTuple):
@@ -54,7 +55,8 @@ def architecture(kind: str) -> Architecture:
         return REGISTERED[kind]
     if kind not in PLACES:
         raise InputError(
-            f"no kind of model {kind!r}: there are {', '.join(kinds())}; one of your own is registered by your code: --code FILE"
+            f"no kind of model {kind!r}: there are {', '.join(kinds())}; one of your own is registered by your code: "
+            f"--code FILE"
         )
     place, model = PLACES[kind].split()
     module, config = place.rsplit(".", 1)
@@ -68,14 +70,16 @@ def place_of(config: type) -> str:
 
 
 def register(kind: str, config: type, model: type[nn.Module]) -> None:
-    """Make a kind of model known by a name: `config` is its frozen dataclass, `model(config)` builds it. Raises InputError
+    """Make a kind of model known by a name: `config` is its frozen dataclass, `model(config)` builds it. Raises
+    InputError
     for a name or a configuration that is taken; the same file may register its own again.
     """
     if kind in PLACES or (kind in REGISTERED and place_of(REGISTERED[kind].config) != place_of(config)):
         raise InputError(f"{kind!r} is a kind of model already: choose another name")
     others = [found.config for name, found in REGISTERED.items() if name != kind]
     if config in others or place_of(config) in [where.split()[0] for where in PLACES.values()]:
-        raise InputError(f"{config.__name__} is another kind's configuration: give yours a class of its own; a subclass will do")
+        raise InputError(
+            f"{config.__name__} is another kind's configuration: give yours a class of its own; a subclass will do")
     if missing := {"vocab_size", "d_model"} - {field.name for field in fields(config)}:
         raise InputError(
             f"{config.__name__} has no field {' and '.join(sorted(missing))}: every kind of model needs both"
@@ -106,7 +110,10 @@ def most_positions(config) -> float:
 
 # %% ../../nbs/engine/kinds.ipynb #e1ae10af
 def run_code(path: str | Path) -> None:
-    "Run a Python file, which may `register` kinds of models. Raises InputError where it cannot be run, with the line that failed."
+    """Run a Python file, which may `register` kinds of models.
+
+    Raises InputError where it cannot be run, with the line that failed.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"--code {path}: no such file: give a Python file that registers a kind of model")
@@ -120,7 +127,8 @@ def run_code(path: str | Path) -> None:
         raise
     except Exception as error:  # whatever the user's code does
         lines = [
-            frame.lineno for frame in inspect.getinnerframes(error.__traceback__) if Path(frame.filename).resolve() == path.resolve()
+            frame.lineno for frame in inspect.getinnerframes(error.__traceback__)
+            if Path(frame.filename).resolve() == path.resolve()
         ]
         own = isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve()
         at = error.lineno if own else (lines[-1] if lines else "?")

@@ -444,20 +444,27 @@ def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, d
 
 # %% ../../nbs/experiments/complexity.ipynb #c4042fc5
 def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) -> None:
-    "Measure all layers at these widths for n = 16, 32, ... to four times the width, and write a record for each layer to the folder `out`."
+    """Measure all layers at these widths for n = 16, 32, ...
+
+    to four times the width, and write a record for each layer to the folder `out`.
+    """
     from tqdm import tqdm
 
     keep_memory()
-    config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS, "widths": widths, "rounds": n_rounds,
+    config = {"batch": batch, "k": Sizes(1, 1).k, "r": Sizes(1, 1).r, "heads": HEADS, "widths": widths,
+              "rounds": n_rounds,
               "recurrent": "PyTorch's own", "device": device}
     found: dict[str, list[dict]] = {name: [] for name in MEASURED}
-    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())], desc="measuring", disable=None):
+    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())], desc="measuring",
+                     disable=None):
         for name, one in measure(Sizes(n, d), batch, device, n_rounds).items():
             found[name].append(one)
     for name, passes in found.items():
         add_record(make_record(
-            "_".join(["complexity", *re.findall(r"\w+", name.lower()), device]), "complexity", data={"name": "random"}, seed=0,
-            row=ROWS.get("self-attention" if name == FORMED else name), config={"layer": name, **config}, metrics={"passes": passes},
+            "_".join(["complexity", *re.findall(r"\w+", name.lower()), device]), "complexity", data={"name": "random"},
+            seed=0,
+            row=ROWS.get("self-attention" if name == FORMED else name), config={"layer": name, **config},
+            metrics={"passes": passes},
             seconds=sum(sum(p["seconds_by_round"]) for p in passes)), out)
 
 # %% ../../nbs/experiments/complexity.ipynb #4cb255d1
@@ -466,9 +473,11 @@ def save_batches(out: Path, d: int, lengths: tuple[int, int] = (16, 256), sequen
     for name in ("recurrent", "self-attention"):
         begun, (short, long) = time.perf_counter(), (Sizes(n, d) for n in lengths)
         limit = peak_bytes(training_pass(name, short, sequences, "cpu"), "cpu")
-        metrics = {"bytes": limit, "largest_batch/short": sequences, "largest_batch/long": largest_batch(name, long, limit)}
+        metrics = {"bytes": limit, "largest_batch/short": sequences,
+                   "largest_batch/long": largest_batch(name, long, limit)}
         config = {"batches_of": name, "d": d, "short": short.n, "long": long.n, "device": "cpu"}
-        add_record(make_record(f"complexity_batch_{name.replace('-', '_')}", "complexity", row=ROWS[name], data={"name": "random"}, config=config,
+        add_record(make_record(f"complexity_batch_{name.replace('-', '_')}", "complexity", row=ROWS[name],
+                               data={"name": "random"}, config=config,
                                seed=0, seconds=time.perf_counter() - begun, metrics=metrics), out)
 
 # %% ../../nbs/experiments/complexity.ipynb #be7b2152

@@ -212,7 +212,10 @@ def family_of(claim: dict) -> str:
 
 # %% ../../nbs/experiments/judge.ipynb #e45ac692
 def comparison_for(claims: Sequence[dict], records: Mapping[str, dict]) -> str:
-    "Which comparison's runs answer a question: the first with as many seeds of each system as asked for, else the last."
+    """Which comparison's runs answer a question:
+
+    the first with as many seeds of each system as asked for, else the last.
+    """
     candidates = claims[0].get("of", ["row_small"])
     wanted = {system: claim.get("seeds", 1) for claim in claims if not claim.get("optional")
               for pair in claim["pairs"] for system in pair}

@@ -46,7 +46,8 @@ def titled(table: str, lines: Sequence[Sequence[str]], rules: Sequence[int] = ()
 def abandoned(records: dict[str, dict]) -> ResultTable:
     "The runs that were given up, and why."
     kept = finished(records)
-    lines = [(Cell(name, [name]), r["date"], r.get("reason", ""), r["command"]) for name, r in records.items() if name not in kept]
+    lines = [(Cell(name, [name]), r["date"], r.get("reason", ""), r["command"]) for name, r in records.items()
+             if name not in kept]
     return titled("abandoned", lines)
 
 
@@ -69,7 +70,8 @@ LENGTHS, WIDTH = (32, 128, 512, 2048), 512
 
 def table_1(records: dict[str, dict]) -> ResultTable:
     "Table 1, with the milliseconds of a training pass over longer and longer sequences."
-    timed = {r["config"].get("layer"): r for r in records.values() if r["task"] == "complexity" and r["config"]["device"] == "cpu"}
+    timed = {r["config"].get("layer"): r for r in records.values() if r["task"] == "complexity"
+             and r["config"]["device"] == "cpu"}
     command, lines, about = "python -m annotated_transformer.experiments.complexity --device cpu", [], ""
     for name, *theirs in paper.printed(1)[0]:
         times = [missing(command)] * len(LENGTHS)
@@ -82,7 +84,8 @@ def table_1(records: dict[str, dict]) -> ResultTable:
     return titled("table_1", lines, about=about)
 
 # %% ../../nbs/experiments/results.ipynb #d305924f
-SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}  # operations a second, in the footnote of section 6.1
+SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12,
+             "P100": 9.5e12}  # operations a second, in the footnote of section 6.1
 GPUS = 8  # section 5.2
 HOURS = {"base": 12.0, "big": 3.5 * 24}  # section 5.2
 
@@ -93,7 +96,10 @@ def cost_by_time(hours: float, gpus: int, gpu: str) -> float:
 
 
 def cost_by_count(config: TransformerConfig, tokens: float) -> float:
-    "Operations of a training on so many tokens a side: forward and backward, six for each parameter that a token meets."
+    """Operations of a training on so many tokens a side:
+
+    forward and backward, six for each parameter that a token meets.
+    """
     return 6.0 * count_parameters(config) * tokens
 
 
@@ -118,12 +124,15 @@ def table_2(records: dict[str, dict]) -> ResultTable:
         if size := next((size for size in HOURS if f"({size}" in name), None):
             config, training = PRESETS[size]
             ours = [on_wmt(records, size, tgt) for tgt in ("de", "fr")]
-            estimates = [power(cost_by_time(HOURS[size], GPUS, "P100")), power(cost_by_count(config, training.steps * training.batch_tokens))]
-        lines.append((f"{name} [{reference}]" if reference else name, bleu_de, ours[0], bleu_fr, ours[1], cost_de, cost_fr, *estimates))
+            estimates = [power(cost_by_time(HOURS[size], GPUS, "P100")),
+                         power(cost_by_count(config, training.steps * training.batch_tokens))]
+        lines.append((f"{name} [{reference}]" if reference else name, bleu_de, ours[0], bleu_fr, ours[1], cost_de,
+                      cost_fr, *estimates))
     return titled("table_2", lines, rules)
 
 # %% ../../nbs/experiments/results.ipynb #8788133e
-HERE = {"ByteNet": "bytenet", "Deep-Att + PosUnk": "deep-att", "GNMT + RL": "recurrent-rl", "ConvS2S": "convolutional", "MoE": "mixture-of-experts",
+HERE = {"ByteNet": "bytenet", "Deep-Att + PosUnk": "deep-att", "GNMT + RL": "recurrent-rl", "ConvS2S": "convolutional",
+        "MoE": "mixture-of-experts",
         "Deep-Att + PosUnk Ensemble": "", "GNMT + RL Ensemble": "", "ConvS2S Ensemble": "ensemble_convolutional",
         "Transformer (base model)": "transformer"}
 "of each system of Table 2 the name in our records; none, where we made no such ensemble"
@@ -137,8 +146,12 @@ AGAIN = {"transformer", "recurrent", "convolutional", *LATER}
 "the systems that were compared once more, with more learning rates to choose from"
 
 # %% ../../nbs/experiments/results.ipynb #8788133f
-def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=lambda x: f"{x:.1f}", rules: str = "rival") -> Cell:
-    "A number of a system's runs on Multi30k by some rules: `test/...` is of the records on the test set, anything else of the trainings'."
+def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=lambda x: f"{x:.1f}",
+               rules: str = "rival") -> Cell:
+    """A number of a system's runs on Multi30k by some rules:
+
+    `test/...` is of the records on the test set, anything else of the trainings'.
+    """
     kind, name = key.partition("/")[0] == "test", system + ("_fr" if tgt == "fr" else "")
     wanted = re.compile(rf"{rules}_{'test_' * kind}{re.escape(name)}(_seed\d+)?")
     found = [r for of, r in records.items() if wanted.fullmatch(of)]
@@ -151,7 +164,10 @@ def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=l
 
 # %% ../../nbs/experiments/results.ipynb #c127fb2c
 def likeness(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
-    "Of a system here: BLEU in German, at higher rates too, and in French, weights, operations. What nobody made or counted says so."
+    """Of a system here: BLEU in German, at higher rates too, and in French, weights, operations.
+
+    What nobody made or counted says so.
+    """
     if not system:
         return ("not made",) * 5
     joint, test, one = system.startswith("ensemble"), "test/test_2016_flickr", system.removeprefix("ensemble_")
@@ -160,7 +176,8 @@ def likeness(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
             rival_cell(records, system, "de", test, rules="wider_rates") if one in AGAIN else "not made",
             "not made" if joint or one in LATER else rival_cell(records, system, "fr", test),
             rival_cell(records, system, "de", "parameters", lambda x: f"{x / 1e6:.1f}", rules),
-            "not counted" if joint or system.endswith("-rl") else rival_cell(records, system, "de", "flops", power, rules))
+            "not counted" if joint or system.endswith("-rl")
+            else rival_cell(records, system, "de", "flops", power, rules))
 
 # %% ../../nbs/experiments/results.ipynb #c127fb2d
 def table_2_here(records: dict[str, dict]) -> ResultTable:
@@ -169,7 +186,8 @@ def table_2_here(records: dict[str, dict]) -> ResultTable:
     lines = []
     for name, system in (HERE | OWN_ROWS).items():
         _, reference, bleu_de, bleu_fr, cost_de, _ = printed.get(name, ("", "", "", "", "", ""))
-        lines.append((f"{name} [{reference}]" if reference else name, bleu_de, bleu_fr, cost_de, *likeness(records, system)))
+        lines.append((f"{name} [{reference}]" if reference else name, bleu_de, bleu_fr, cost_de,
+                      *likeness(records, system)))
     return titled("table_2_here", lines, [len(HERE)])
 
 # %% ../../nbs/experiments/results.ipynb #7dc31423
@@ -181,19 +199,27 @@ def corpus_of(record: dict) -> str:
 
 
 def runs_of(records: dict[str, dict]) -> list[dict]:
-    "The records of trained models that translate: not of other systems' outputs, of search settings, or of two runs compared."
-    found = (with_test(records, r) for r in records.values() if r["task"] in ("translation", "multi30k") and "model" in r["config"] and "steps" in r["metrics"])
+    """The records of trained models that translate:
+
+    not of other systems' outputs, of search settings, or of two runs compared.
+    """
+    found = (with_test(records, r) for r in records.values() if r["task"] in ("translation", "multi30k")
+             and "model" in r["config"] and "steps" in r["metrics"])
     return sorted(filter(on_sets, found), key=lambda r: (r["data"]["name"], r["data"]["tgt"], r["name"]))
 
 # %% ../../nbs/experiments/results.ipynb #c0de8991
 def with_test(records: dict[str, dict], record: dict) -> dict:
     "A run's record with the test scores that stand in a record of their own, if there is one."
-    test = records.get(record["name"].replace("multi30k_", "multi30k_test_", 1)) if record["task"] == "multi30k" else None
+    test = (records.get(record["name"].replace("multi30k_", "multi30k_test_", 1))
+            if record["task"] == "multi30k" else None)
     return record | {"metrics": record["metrics"] | test["metrics"]} if test else record
 
 
 def on_sets(record: dict) -> list[str]:
-    "The sets that a record has BLEU for: tests first, then newstest2013 (the paper's development set); `dev` only by itself."
+    """The sets that a record has BLEU for:
+
+    tests first, then newstest2013 (the paper's development set); `dev` only by itself.
+    """
     sets = [name.split("/", 1)[1] for name in record["metrics"] if name.startswith("sacrebleu/")]
     return sorted((name for name in sets if name != "dev"), key=lambda name: name == "newstest2013") or sets
 
@@ -211,14 +237,18 @@ def our_runs(records: dict[str, dict]) -> ResultTable:
     lines = []
     for record in runs_of(records):
         model, data = record["config"]["model"], record["data"]
-        facts = (f"{data['src']}-{data['tgt']}, ".upper() + f"{corpus_of(record)}, {data['splits']['train']['pairs']:,} pairs",
+        facts = (f"{data['src']}-{data['tgt']}, ".upper(
+            ) + f"{corpus_of(record)}, {data['splits']['train']['pairs']:,} pairs",
                  f"{metric(record, 'parameters') / 1e6:.1f}",
-                 f"N {model['n_layers']}, {model['d_model']} wide, {'pre' if model['pre_norm'] else 'post'}-norm", f"{metric(record, 'steps'):,}")
+                 f"N {model['n_layers']}, {model['d_model']} wide, {'pre' if model['pre_norm'] else 'post'}-norm",
+                 f"{metric(record, 'steps'):,}")
         recipe = "bleu_paper" if data["tgt"] == "de" else "bleu_moses"
         for name in on_sets(record):
-            scores = [cell(f"{metric(record, f'{kind}/{name}'):.1f}", record) if f"{kind}/{name}" in record["metrics"] else Cell("not scored")
+            scores = [cell(f"{metric(record, f'{kind}/{name}'):.1f}", record) if f"{kind}/{name}" in record["metrics"]
+                      else Cell("not scored")
                       for kind in ("sacrebleu", recipe)]
-            lines.append((Cell(record["name"], [record["name"]]), *facts, cell(power(trained_flops(record)), record), name, *scores))
+            lines.append((Cell(record["name"], [record["name"]]), *facts, cell(power(trained_flops(record)), record),
+                          name, *scores))
     return titled("table_2_ours", lines)
 
 # %% ../../nbs/experiments/results.ipynb #d2e250e0
@@ -250,7 +280,10 @@ def by_machine(records: Iterable[dict]) -> dict[str, list[dict]]:
 
 # %% ../../nbs/experiments/results.ipynb #d2e250e2
 class ShownRuns(NamedTuple):
-    "The runs that the tables show of the rows of Table 3 and of the appendix's table: of each row those of one machine."
+    """The runs that the tables show of the rows of Table 3 and of the appendix's table:
+
+    of each row those of one machine.
+    """
 
     rows: dict[str, list[dict]]
     base: dict[str, list[dict]]
@@ -267,12 +300,14 @@ class ShownRuns(NamedTuple):
 
 
 def shown_runs(records: dict[str, dict]) -> ShownRuns:
-    "Of each row the runs on the machine where most rows were trained or, if it has none there, on another, if base has some there, too."
+    """Of each row the runs on the machine where most rows were trained or, if it has none there, on another, if base
+    has some there, too."""
     rows = {row: by_machine(runs) for row in ROWS if (runs := matching(records, f"row_{SCALE}_{row}_seed*"))}
     base = rows.get("base", {})
     usual = max(base, key=lambda machine: (sum(machine in of for of in rows.values()), len(base[machine])), default="")
     there = {row: [runs for machine, runs in of.items() if machine in base] for row, of in rows.items()}
-    chosen = {row: max(of, key=lambda runs: (machine_of(runs[0]) == usual, len(runs))) for row, of in there.items() if of}
+    chosen = {row: max(of, key=lambda runs: (machine_of(runs[0]) == usual, len(runs))) for row, of in there.items()
+              if of}
     return ShownRuns(chosen, base, usual)
 
 # %% ../../nbs/experiments/results.ipynb #d2e250e1
@@ -281,7 +316,8 @@ def measured(found: list[dict], row: str, mark: str = "") -> tuple[Cell, Cell, C
     if not found:
         return (missing(command_for(SCALE)),) * 3
     scores = (averaged(found, 2, "perplexity"), averaged(found, 1, "sacrebleu/dev"))
-    return (*(Cell(score + mark, score.records) for score in scores), cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
+    return (*(Cell(score + mark, score.records) for score in scores),
+            cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
 
 
 # %% ../../nbs/experiments/results.ipynb #783e5384
@@ -289,23 +325,28 @@ def at_scale(shown: ShownRuns, divided: str, rows: Sequence[str]) -> str:
     "What our runs of some rows have in common at a scale; `divided` names the columns that are smaller than printed."
     s, found = SCALES[SCALE], {row: shown.of(row) for row in rows}
     base, marked = shown.of("base"), {machine_of(shown.of(row)[0]) for row in rows if shown.mark(row)}
-    norms = " and ".join(sorted({("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm" for runs in found.values() for r in runs}))
-    common = [f"{CORPORA[s.corpus]} EN-DE", norms, f"{divided} divided by {s.divide}", f"{s.training.steps:,} steps for all rows"]
+    norms = " and ".join(sorted({("pre" if r["config"]["model"]["pre_norm"] else "post") + "-norm"
+                                 for runs in found.values() for r in runs}))
+    common = [f"{CORPORA[s.corpus]} EN-DE", norms, f"{divided} divided by {s.divide}",
+              f"{s.training.steps:,} steps for all rows"]
     notes = ["±: standard deviation over seeds"]
     if base:
         fewer = [f"{len(runs)} of {row}" for row, runs in found.items() if 0 < len(runs) < len(base)]
         notes += [", ".join([f"{len(base)} seeds", *fewer]), f"trained on {machine_of(base[0])}"]
-    notes += ["‡: on {}, where base has {} and {}".format(on, *measured(shown.base[on], "base")) for on in sorted(marked)]
+    notes += ["‡: on {}, where base has {} and {}".format(on, *measured(shown.base[on], "base"))
+              for on in sorted(marked)]
     return f"Ours, at the scale “{SCALE}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; {'; '.join(notes)}"
 
 # %% ../../nbs/experiments/results.ipynb #5e9fb974
 def table_3(records: dict[str, dict]) -> ResultTable:
     "Table 3, with our runs at one scale."
     (printed, rules), lines, shown = paper.printed(3), [], shown_runs(records)
-    for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]), printed):
+    for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]),
+                                                                    printed):
         ours_ppl, ours_bleu, ours_params = measured(shown.of(row), row, shown.mark(row))
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
-        lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, bleu, ours_bleu, params, counted, ours_params))
+        lines.append((f"{label}: {note}" if note else label, *sizes, steps, ppl, ours_ppl, bleu, ours_bleu, params,
+                      counted, ours_params))
     return titled("table_3", lines, rules, ours=at_scale(shown, "widths", [line[0] for line in printed]))
 
 # %% ../../nbs/experiments/results.ipynb #d8912ae9
@@ -318,9 +359,11 @@ def appendix_table(records: dict[str, dict]) -> ResultTable:
         time = Cell("1.00") if row == "base" else missing(command_for(SCALE))
         if steps and row != "base":
             time = cell(f"{metric(steps, f'ratio/{key_of(row)}'):.2f}", steps)
-        lines.append((row, *sizes, ppl, ours_ppl, bleu, ours_bleu, params, ours_params, time_printed, f"{hours[row] / hours['base']:.2f}", time))
+        lines.append((row, *sizes, ppl, ours_ppl, bleu, ours_bleu, params, ours_params, time_printed,
+                      f"{hours[row] / hours['base']:.2f}", time))
     about = f"; times: on {steps['hardware']}" if steps else ""
-    return titled("table_appendix", lines, rules, ours=at_scale(shown, "d_model, d_ff, h_p and n_p", [line[0] for line in printed]), about=about)
+    return titled("table_appendix", lines, rules,
+                  ours=at_scale(shown, "d_model, d_ff, h_p and n_p", [line[0] for line in printed]), about=about)
 
 # %% ../../nbs/experiments/results.ipynb #1dd0b91c
 PARSING = {"WSJ only, discriminative": "parsing_wsj", "semi-supervised": "parsing_wsj_semi"}
@@ -351,7 +394,9 @@ def table_4(records: dict[str, dict]) -> ResultTable:
             system, split = (key.split("/") + [""])[:2]
             if system in SYSTEMS and split in SETS:
                 digits = 1 + (99.95 <= metric(first, key) < 100)  # what is less than 100 does not show as 100
-                lines.append((SYSTEMS[system] or parser_name(first), f"{first['trained_on']} ({first['training_trees']:,} trees){rate}{mixed}", "", averaged([first, *others], digits, key),
+                lines.append((SYSTEMS[system] or parser_name(first),
+                              f"{first['trained_on']} ({first['training_trees']:,} trees){rate}{mixed}", "",
+                              averaged([first, *others], digits, key),
                               first["tested_on"] + SETS[split]))
     return titled("table_4", lines, [rule for rule in rules if rule < len(lines)])
 
@@ -364,16 +409,21 @@ def table_4_here(records: dict[str, dict]) -> ResultTable:
     printed = {(line[0], line[2]): line for line in paper.printed(4)[0]}
     lines = []
     for name, experiment in PARSERS_HERE.items():
-        reference, f1 = next((line[1], line[3]) for (of, setting), line in printed.items() if of == name and setting.startswith("WSJ only"))
+        reference, f1 = next((line[1], line[3]) for (of, setting), line in printed.items() if of == name
+                             and setting.startswith("WSJ only"))
         found = [r for of, r in records.items() if re.fullmatch(rf"parsing_{experiment}_seed\d+", of)]
-        command = f"python -m annotated_transformer.experiments run parsing --only parsing_{experiment}_seed0 --data DATA"
+        command = ("python -m annotated_transformer.experiments run parsing "
+                   f"--only parsing_{experiment}_seed0 --data DATA")
         ours = [averaged(found, 1, f"{search}/test") if found else missing(command) for search in ("f1", "f1_free")]
-        weights = cell(f"{mean(metric(r, 'parameters') for r in found) / 1e6:.1f}", *found) if found else missing(command)
+        weights = (cell(f"{mean(metric(r, 'parameters') for r in found) / 1e6:.1f}", *found)
+                   if found else missing(command))
         lines.append((f"{name} [{reference}]" if reference else name, f1, *ours, weights))
     return titled("table_4_here", lines)
 
 # %% ../../nbs/experiments/results.ipynb #36c471a6
 def all_tables(records: dict[str, dict]) -> dict[str, ResultTable]:
     "Every table, by the name of its file."
-    return {"table_1": table_1(records), "table_2": table_2(records), "table_2_here": table_2_here(records), "table_2_ours": our_runs(records), "table_3": table_3(records),
-            "table_4": table_4(records), "table_4_here": table_4_here(records), "table_appendix": appendix_table(records)}
+    return {"table_1": table_1(records), "table_2": table_2(records), "table_2_here": table_2_here(records),
+            "table_2_ours": our_runs(records), "table_3": table_3(records),
+            "table_4": table_4(records), "table_4_here": table_4_here(records),
+            "table_appendix": appendix_table(records)}

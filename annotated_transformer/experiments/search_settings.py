@@ -18,7 +18,8 @@ from torch import Tensor
 from ..training.checkpoints import load_weights
 from ..commands.train import corpus_of
 from ..tools.files import InputError
-from ..tools.records import check_new, ended, make_record, move_record, read_record, run_program, this_process, write_record
+from ..tools.records import (check_new, ended, make_record, move_record, read_record, run_program,
+                                                     this_process, write_record)
 from ..training.runs import Run, mean_weights
 from ..decoding.scores import bleu, paired
 from ..tools.processes import training_device
@@ -76,7 +77,8 @@ def neighbours(run: Run) -> list[Path]:
 def translated(run: Run, setting: Setting, src: list[str]) -> list[str]:
     "The translations with a setting."
     newest = [load_weights(path / "model.safetensors") for path in neighbours(run)[-setting.checkpoints :]]
-    return translator_of(run, mean_weights(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha, progress=True)
+    return translator_of(run, mean_weights(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha,
+                                                              progress=True)
 
 # %% ../../nbs/experiments/search_settings.ipynb #50559e04
 def points(run: Run, src: list[str], references: list[str], done: list[dict]) -> Iterator[dict]:
@@ -99,7 +101,10 @@ def points(run: Run, src: list[str], references: list[str], done: list[dict]) ->
 
 # %% ../../nbs/experiments/search_settings.ipynb #2624de89
 def begun_record(path: Path, run: Run, sentences: int) -> dict:
-    "The record at `path` of a search that was stopped, or a new one. Raises InputError for one of other weights or sentences."
+    """The record at `path` of a search that was stopped, or a new one.
+
+    Raises InputError for one of other weights or sentences.
+    """
     of = {"weights": run.record.provenance()["weights"], "sentences": sentences,
           **{part: run.config[part] for part in ("model", "training")}}
     if path.exists():

@@ -144,7 +144,8 @@ class LookBack(nn.Module):
 
 # %% ../../nbs/experiments/section_3.ipynb #d28c4aa0
 def looking_back(seed: int, left_out: bool = False) -> dict[str, float]:
-    "Accuracy with sinusoids and with learned positions; with `left_out` at every fifth place, where training asked for nothing."
+    """Accuracy with sinusoids and with learned positions; with `left_out` at every fifth place, where training asked
+    for nothing."""
     asked = torch.arange(BACK, LENGTH) % 5 != 0 if left_out else torch.ones(LENGTH - BACK, dtype=torch.bool)
 
     def batch(places: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,7 +191,8 @@ def softmax_derivative(scores: Tensor) -> float:
 
 
 def cost(lengths: Sequence[int] = (16, 64, 256), d_k: int = 64, rounds: int = 21) -> dict[str, float | list[dict]]:
-    """Seconds of additive and of dot-product attention at each length (`updates`), bytes at the last, and the size of the
+    """Seconds of additive and of dot-product attention at each length (`updates`), bytes at the last, and the size of
+    the
     softmax's derivative at d_k = 512.
     """
     torch.manual_seed(0)
@@ -214,12 +216,16 @@ def measured(name: str, seed: int, config: dict[str, int], measure: Callable[[],
     "The record of one experiment."
     place.minutes()
     begun = time.monotonic()
-    metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value for key, value in measure().items()}
-    return make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed, seconds=time.monotonic() - begun, metrics=metrics)
+    metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value for key,
+               value in measure().items()}
+    return make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed,
+                       seconds=time.monotonic() - begun, metrics=metrics)
 
 
 def steps(seeds: dict[str, int]) -> list[Step]:
     "The timing of two kinds of attention, by itself, and each experiment with so many seeds."
-    timing = Step("attention_compatibility", partial(measured, "attention_compatibility", 0, {"d_k": 64}, cost), alone=True)
-    return [timing, *(Step(name := f"{kind}_seed{seed}", partial(measured, name, seed, DRAWN, partial(EXPERIMENTS[kind], seed)))
+    timing = Step("attention_compatibility", partial(measured, "attention_compatibility", 0, {"d_k": 64}, cost),
+                  alone=True)
+    return [timing,
+            *(Step(name := f"{kind}_seed{seed}", partial(measured, name, seed, DRAWN, partial(EXPERIMENTS[kind], seed)))
                       for kind, n in seeds.items() for seed in range(n))]

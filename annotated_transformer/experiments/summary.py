@@ -23,7 +23,8 @@ from .results import (
     abandoned, all_tables, corpus_of, machine_of, on_sets, runs_of, shown_runs, trained_flops)
 from .variations import ROWS
 from ..tools.files import InputError, writing
-from ..tools.records import add_record, finished, metric, read_record, read_records, results_folder, run_program
+from ..tools.records import (add_record, finished, metric, read_record, read_records, results_folder,
+                                                 run_program)
 
 # %% ../../nbs/experiments/summary.ipynb #6c7402a7
 RUN = ["averages", "command", "config.model", "curve", "data", "intervals", "processes", "revision", "seconds",
@@ -82,7 +83,8 @@ def groups(records: Mapping[str, dict]) -> dict[str, dict]:
                 without += "_seeds"
             named.setdefault(without, []).append(record)
     kept = {name: [paths for pattern, paths in KEPT.items() if fnmatchcase(name, pattern)] for name in named}
-    return {name: group(sorted(runs, key=lambda r: r["seed"]), sum(kept[name], [])) for name, runs in sorted(named.items())}
+    return {name: group(sorted(runs, key=lambda r: r["seed"]), sum(kept[name], [])) for name,
+            runs in sorted(named.items())}
 
 # %% ../../nbs/experiments/summary.ipynb #a81fc76c
 def size_points(records: Mapping[str, dict]) -> list[dict]:

@@ -84,7 +84,8 @@ def write_graphs(model: Transformer, folder: Path) -> None:
 CUTTING = {
     ".model": "encode, decode = {source}.encode, vocabulary.decode",
     ".json": """encode = lambda line: {source}.encode(line, add_special_tokens=False).ids
-decode = lambda ids: "".join(vocabulary.id_to_token(i).removeprefix("##") for i in ids).replace("\\u2581", " ").strip()""",
+pieces = lambda ids: "".join(vocabulary.id_to_token(i).removeprefix("##") for i in ids)
+decode = lambda ids: pieces(ids).replace("\\u2581", " ").strip()""",
 }
 PAGE = (files("annotated_transformer") / "resources/export/onnx.md").read_text(encoding="utf-8")
 # the README's text, to be filled in by Python's format

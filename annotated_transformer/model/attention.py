@@ -22,7 +22,10 @@ def attention(
     mask: Bool[Tensor, "*#batch #query key"] | None = None,
     dropout: nn.Module | None = None,
 ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
-    "Equation 1: softmax(Q K^T / sqrt(d_k)) V. Returns the output and the weights (before `dropout`, which may thin them)."
+    """Equation 1: softmax(Q K^T / sqrt(d_k)) V.
+
+    Returns the output and the weights (before `dropout`, which may thin them).
+    """
     d_k = query.size(-1)
     weights = masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(d_k), mask)
     return (dropout(weights) if dropout else weights) @ value, weights
@@ -44,8 +47,10 @@ def masked_softmax(
 class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O, where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
-    `n_heads` is h; `d_k` and `d_v` are d_model / n_heads unless given. `query.weight` holds the W_i^Q one under the other.
-    `dropout` is on the weights (section 6.3 names it), `bias` on the four projections (not in the paper). Raises ValueError
+    `n_heads` is h; `d_k` and `d_v` are d_model / n_heads unless given. `query.weight` holds the W_i^Q one under the
+    other.
+    `dropout` is on the weights (section 6.3 names it), `bias` on the four projections (not in the paper). Raises
+    ValueError
     if d_model is not a multiple of n_heads and d_k or d_v is not given.
     """
 
@@ -83,7 +88,8 @@ def causal_mask(length: int, device: torch.device | None = None) -> Bool[Tensor,
 # %% ../../nbs/model/attention.ipynb #c9fc4036
 @contextmanager
 def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch head query key"]]]]:
-    """Within the block, the weights of every call of each `MultiHeadAttention` in `model` are kept, by the module's name.
+    """Within the block, the weights of every call of each `MultiHeadAttention` in `model` are kept, by the module's
+    name.
 
     ValueError where there were none to keep, as in the fast model.
     """
@@ -91,7 +97,8 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch 
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention):
             weights = kept[name] = []
-            hooks.append(module.dropout.register_forward_pre_hook(lambda _, given, weights=weights: weights.append(given[0].detach())))
+            hooks.append(module.dropout.register_forward_pre_hook(
+                lambda _, given, weights=weights: weights.append(given[0].detach())))
     try:
         yield kept
     finally:

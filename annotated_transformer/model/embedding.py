@@ -18,8 +18,10 @@ class SharedEmbedding(nn.Module):
     """One matrix [vocab_size, d_model] for the source's and the target's embedding and the pre-softmax transformation.
 
     Embeddings are multiplied by sqrt(d_model); the softmax uses the matrix as it is, without a bias (section 3.4).
-    Weights start as N(0, 1/d_model), so that an embedding's elements have variance 1. The row of `pad_id` starts as zero
-    and gets no gradient as an embedding. As a symbol of the softmax it is trained like every row, so it does not stay zero:
+    Weights start as N(0, 1/d_model), so that an embedding's elements have variance 1. The row of `pad_id` starts as
+    zero
+    and gets no gradient as an embedding. As a symbol of the softmax it is trained like every row, so it does not stay
+    zero:
     what keeps padding out of sight are the masks.
     """
 
@@ -57,7 +59,8 @@ class SinusoidalPositions(nn.Module):
 
 # %% ../../nbs/model/embedding.ipynb #3e6f28f6
 class LearnedPositions(nn.Module):
-    "Adds a learned vector to each of the first `max_length` positions (Table 3, row E); a longer sequence is a ValueError."
+    """Adds a learned vector to each of the first `max_length` positions (Table 3, row E); a longer sequence is a
+    ValueError."""
 
     def __init__(self, d_model: int, max_length: int):
         super().__init__()

@@ -27,8 +27,10 @@ class FeedForward(nn.Module):
 class ParameterAttention(nn.Module):
     """Multi-head attention over `n_p` learned keys and values, a drop-in for `FeedForward` (the source's appendix).
 
-    `n_heads` is h_p, `d_pk` and `d_pv` are the widths of a head's keys and values. Only queries and outputs are projected; keys and
-    values are parameters, times sqrt(d_model) as embeddings are. The scores are divided by sqrt(d_pk), as in equation 1.
+    `n_heads` is h_p, `d_pk` and `d_pv` are the widths of a head's keys and values. Only queries and outputs are
+    projected; keys and
+    values are parameters, times sqrt(d_model) as embeddings are. The scores are divided by sqrt(d_pk), as in equation
+    1.
     """
 
     def __init__(self, d_model: int, n_heads: int, n_p: int, d_pk: int = 64, d_pv: int = 64):

@@ -18,7 +18,8 @@ EPSILON = 1e-6  # the authors' value; PyTorch's default is 1e-5
 
 
 def layer_norm(
-    x: Float[Tensor, "*batch d_model"], gain: Float[Tensor, " d_model"], bias: Float[Tensor, " d_model"], eps: float = EPSILON
+    x: Float[Tensor, "*batch d_model"], gain: Float[Tensor, " d_model"], bias: Float[Tensor, " d_model"],
+    eps: float = EPSILON
 ) -> Float[Tensor, "*batch d_model"]:
     "Each vector less its mean, over the root of its (biased) variance + `eps`, times `gain`, plus `bias`."
     variance, mean = x.var(-1, correction=0, keepdim=True), x.mean(-1, keepdim=True)
@@ -28,7 +29,8 @@ def layer_norm(
 class Residual(nn.Module):
     """What surrounds every sub-layer: LayerNorm(x + Dropout(Sublayer(x))), as the paper prints it (section 3.1).
 
-    With `pre_norm`, x + Dropout(Sublayer(LayerNorm(x))): the later habit, which wants one more LayerNorm after each stack.
+    With `pre_norm`, x + Dropout(Sublayer(LayerNorm(x))): the later habit, which wants one more LayerNorm after each
+    stack.
     """
 
     def __init__(self, d_model: int, dropout: float, pre_norm: bool = False):
@@ -69,9 +71,13 @@ class DecoderLayer(nn.Module):
         self.residuals = nn.ModuleList(Residual(d_model, dropout, pre_norm) for _ in range(3))
 
     def forward(self, x: Float[Tensor, "batch tgt d_model"], memory: Float[Tensor, "batch src d_model"],
-                mask: Bool[Tensor, "#batch 1 #tgt tgt"] | None = None, memory_mask: Bool[Tensor, "#batch 1 1 src"] | None = None
+                mask: Bool[Tensor, "#batch 1 #tgt tgt"] | None = None,
+                memory_mask: Bool[Tensor, "#batch 1 1 src"] | None = None
                 ) -> Float[Tensor, "batch tgt d_model"]:
-        "`memory` is the encoder's output. Queries come from `x`; `mask` says where they may look in `x`, `memory_mask` where in `memory`."
+        """`memory` is the encoder's output.
+
+        Queries come from `x`; `mask` says where they may look in `x`, `memory_mask` where in `memory`.
+        """
         x = self.residuals[0](x, lambda y: self.self_attention(y, y, y, mask))
         x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory, memory_mask))
         return self.residuals[2](x, self.feed_forward)

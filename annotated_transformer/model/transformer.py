@@ -22,7 +22,10 @@ from .symbols import END, PAD, START, UNKNOWN  # noqa: F401 (0.1)
 # %% ../../nbs/model/transformer.ipynb #b3c0982a
 @dataclass(frozen=True)
 class TransformerConfig:
-    "The shape of a model; as it stands, the paper's base model with 37,000 symbols. A variation is `replace(BASE, d_k=16)`."
+    """The shape of a model; as it stands, the paper's base model with 37,000 symbols.
+
+    A variation is `replace(BASE, d_k=16)`.
+    """
 
     vocab_size: int = 37000
     "symbols in the shared vocabulary"
@@ -53,7 +56,10 @@ class TransformerConfig:
     max_length: int = 1024
     "positions that are learned (sinusoids know no limit)"
     parameter_heads: int = 0
-    "h_p: with a number above 0, attention over parameters takes the feed-forward network's place (the source's appendix)"
+    """h_p:
+
+    with a number above 0, attention over parameters takes the feed-forward network's place (the source's appendix)
+    """
     n_p: int = 1536
     "key-value pairs per head, where parameter_heads is above 0"
 
@@ -78,7 +84,8 @@ def attention_sublayer(c: TransformerConfig) -> MultiHeadAttention:
 
 def last_sublayer(c: TransformerConfig) -> nn.Module:
     "A layer's last sub-layer: the feed-forward network, or the appendix's attention over parameters."
-    return ParameterAttention(c.d_model, c.parameter_heads, c.n_p) if c.parameter_heads else FeedForward(c.d_model, c.d_ff)
+    return (ParameterAttention(c.d_model, c.parameter_heads, c.n_p)
+            if c.parameter_heads else FeedForward(c.d_model, c.d_ff))
 
 
 def final_norm(c: TransformerConfig) -> nn.Module:
@@ -87,7 +94,10 @@ def final_norm(c: TransformerConfig) -> nn.Module:
 
 # %% ../../nbs/model/transformer.ipynb #50265232
 def initialise(model: nn.Module, n_layers: int) -> None:
-    "Xavier-uniform matrices and zero biases; what a sub-layer adds is drawn smaller, by (8 n_layers)^(-1/4). The paper is silent on this."
+    """Xavier-uniform matrices and zero biases; what a sub-layer adds is drawn smaller, by (8 n_layers)^(-1/4).
+
+    The paper is silent on this.
+    """
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             gain = 1.0 if name.endswith(("query", "key")) else (8 * n_layers) ** -0.25
@@ -97,7 +107,8 @@ def initialise(model: nn.Module, n_layers: int) -> None:
 
 # %% ../../nbs/model/transformer.ipynb #5b9dc7b6
 def check_config(c: TransformerConfig) -> None:
-    "A `ValueError` names the field where a size is below 1, a rate is not from 0 to below 1, or the kind of positions is unknown."
+    """A `ValueError` names the field where a size is below 1, a rate is not from 0 to below 1, or the kind of
+    positions is unknown."""
     for name in ("vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_length", "n_p"):
         if getattr(c, name) is not None and getattr(c, name) < 1:
             raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more")
@@ -124,13 +135,15 @@ class Transformer(nn.Module):
         c = self.config = config.resolved()
         self.embedding = SharedEmbedding(c.vocab_size, c.d_model, PAD)
         self.src_embedding = SharedEmbedding(c.src_vocab_size, c.d_model, PAD) if c.src_vocab_size else None
-        self.positions = LearnedPositions(c.d_model, c.max_length) if c.positions == "learned" else SinusoidalPositions()
+        self.positions = (LearnedPositions(c.d_model, c.max_length)
+                          if c.positions == "learned" else SinusoidalPositions())
         self.dropout = nn.Dropout(c.dropout)
         self.encoder = nn.ModuleList(
             EncoderLayer(c.d_model, attention_sublayer(c), last_sublayer(c), c.dropout, c.pre_norm)
             for _ in range(c.n_layers))
         self.decoder = nn.ModuleList(
-            DecoderLayer(c.d_model, attention_sublayer(c), attention_sublayer(c), last_sublayer(c), c.dropout, c.pre_norm)
+            DecoderLayer(c.d_model, attention_sublayer(c), attention_sublayer(c), last_sublayer(c), c.dropout,
+                         c.pre_norm)
             for _ in range(c.n_layers))
         self.encoder_norm, self.decoder_norm = final_norm(c), final_norm(c)
         initialise(self, c.n_layers)
@@ -140,7 +153,8 @@ class Transformer(nn.Module):
         "Embedding (the shared one, unless the source has its own) + position, then dropout (section 5.4)."
         return self.dropout(self.positions((src_embedding or self.embedding)(ids)))
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"],
+                                                             Bool[Tensor, "batch 1 1 src"]]:
         "The encoder's output and the mask of its padding: the memory that `decode` attends to."
         x, mask = self.embed(src, self.src_embedding), padding_mask(src, PAD)
         for layer in self.encoder:
@@ -155,7 +169,8 @@ class Transformer(nn.Module):
             x = layer(x, memory, mask, memory_mask)
         return self.decoder_norm(x)
 
-    def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
+    def forward(self, src: Int[Tensor, "batch src"],
+                tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
         "`tgt` begins with `START`; the logits at position i are those of the symbol after tgt[:, i]."
         return self.embedding.logits(self.decode(tgt, *self.encode(src)))
 

@@ -33,7 +33,8 @@ class PaperUnavailable(Exception):
 
 def cache_path() -> Path:
     "Where a fetched copy is kept: `annotated-transformer/1706.03762.tar.gz` in `$XDG_CACHE_HOME`, or in `~/.cache`."
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "annotated-transformer" / "1706.03762.tar.gz"
+    return Path(os.environ.get("XDG_CACHE_HOME")
+                or Path.home() / ".cache") / "annotated-transformer" / "1706.03762.tar.gz"
 
 # %% ../../nbs/paper/source.ipynb #58844d1a
 def _unpack(data: bytes, name: str) -> dict[str, str]:
@@ -50,7 +51,8 @@ def _unpack(data: bytes, name: str) -> dict[str, str]:
                 raise PaperUnavailable(f"{name}: more than {LIMIT >> 20} MiB unpacked, so it is not read")
             return {posixpath.normpath(m.name): _decode(archive.extractfile(m).read()) for m in members}
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise PaperUnavailable(f"{name}: not a whole tar.gz archive ({_line(error)}); fetch it anew from {URL}") from error
+        raise PaperUnavailable(
+            f"{name}: not a whole tar.gz archive ({_line(error)}); fetch it anew from {URL}") from error
 
 
 def _decode(data: bytes) -> str:
@@ -65,7 +67,8 @@ def _line(error: Exception) -> str:
 
 # %% ../../nbs/paper/source.ipynb #9b2f4e3c
 def _load(path: Path) -> tuple[dict[str, str], str | None]:
-    "The .tex files of a copy (archive, folder or single file) by name; and the name of the main file, where `path` is it."
+    """The .tex files of a copy (archive, folder or single file) by name; and the name of the main file, where `path`
+    is it."""
     try:
         if not (path.is_dir() or path.suffix == ".tex"):
             with open(path, "rb") as file:
@@ -91,7 +94,9 @@ def _fetch() -> dict[str, str]:
         with urllib.request.urlopen(request, timeout=20) as reply:
             data = reply.read(LIMIT + 1)
     except (OSError, http.client.HTTPException) as error:
-        raise PaperUnavailable(f"No readable copy of the paper is here and {URL} cannot be reached ({_line(error)}); download it elsewhere, then "
+        raise PaperUnavailable(
+            f"No readable copy of the paper is here and {URL} cannot be reached ({_line(error)}); download it "
+            f"elsewhere, then "
                                f"save it as {cache} or name it in {ENVIRONMENT}.") from error
     files = _unpack(data, URL)
     try:  # written beside and renamed: a cut write leaves no half copy
@@ -105,7 +110,8 @@ def _fetch() -> dict[str, str]:
 
 # %% ../../nbs/paper/source.ipynb #662a8c8e
 def read_source(source: str | Path | None = None) -> list[str]:
-    """The paper's LaTeX from the reader's copy, comments removed: the main file with its inputs, then each file it leaves out.
+    """The paper's LaTeX from the reader's copy, comments removed: the main file with its inputs, then each file it
+    leaves out.
 
     Raises `PaperUnavailable`, whose message is one line.
     """
@@ -122,7 +128,8 @@ def read_source(source: str | Path | None = None) -> list[str]:
     if not mains and len(files) == 1:  # one section's file by itself
         mains = list(files)
     if not mains:
-        raise PaperUnavailable(f"{named or URL}: no .tex file with a \\documentclass in it; is it the source of 1706.03762?")
+        raise PaperUnavailable(
+            f"{named or URL}: no .tex file with a \\documentclass in it; is it the source of 1706.03762?")
     return _expanded(files, mains[0])
 
 # %% ../../nbs/paper/source.ipynb #662a8c8f
@@ -132,7 +139,8 @@ def _expanded(files: dict[str, str], main: str) -> list[str]:
 
     def expand(name: str) -> str:
         taken.add(name)
-        return re.sub(r"\\(?:input|include)\s*\{([^}]*)\}", lambda m: follow(m[1].strip(), posixpath.dirname(name)), files[name])
+        return re.sub(r"\\(?:input|include)\s*\{([^}]*)\}", lambda m: follow(m[1].strip(), posixpath.dirname(name)),
+                      files[name])
 
     def follow(wanted: str, folder: str) -> str:
         for name in (posixpath.normpath(posixpath.join(folder, wanted + end)) for end in (".tex", "")):
@@ -143,7 +151,8 @@ def _expanded(files: dict[str, str], main: str) -> list[str]:
     return [expand(main)] + [files[name] for name in files if name not in taken]
 
 # %% ../../nbs/paper/source.ipynb #50aacd8d
-_TOKEN = re.compile(r"\\((?:sub){0,2})section(\*?)\s*(?:\[[^\]]*\]\s*)?(?=\{)|\\begin\{(equation|table|figure)\}|\\label\{([^}]*)\}"
+_TOKEN = re.compile(
+    r"\\((?:sub){0,2})section(\*?)\s*(?:\[[^\]]*\]\s*)?(?=\{)|\\begin\{(equation|table|figure)\}|\\label\{([^}]*)\}"
                     r"|\\(caption)(?=\s*\{)|\\(appendix)\b|\Z")
 
 
@@ -167,14 +176,16 @@ def _pieces(text: str) -> Iterator[tuple[str, re.Match]]:
 
 
 def _next_number(counts: list[int], level: int, letters: bool) -> str:
-    "Count a heading in `counts` (sections, subsections, subsubsections) and give its number: 3.2.1, or A.1 in an appendix."
+    """Count a heading in `counts` (sections, subsections, subsubsections) and give its number: 3.2.1, or A.1 in an
+    appendix."""
     counts[level:] = [counts[level] + 1, *[0] * (2 - level)]
     first = chr(64 + counts[0]) if letters else str(counts[0])
     return ".".join([first, *map(str, counts[1 : level + 1])])
 
 # %% ../../nbs/paper/source.ipynb #800ebe3d
 def _parts(text: str, labels: dict[str, str], numbered: bool = True) -> list[tuple[int, str | None, str, str]]:
-    "(level, number, title, text up to the next heading) for each heading; `labels` is filled with what each label stands for."
+    """(level, number, title, text up to the next heading) for each heading; `labels` is filled with what each label
+    stands for."""
     counts, kinds, letters, current, kind = [0, 0, 0], Counter(), False, "", ""
     parts, out = [], []
     for before, m in _pieces(text):
@@ -202,14 +213,18 @@ def _parts(text: str, labels: dict[str, str], numbered: bool = True) -> list[tup
 _PICTURED = re.compile(r"\\begin\{(tabular\*?)\}.*?\\end\{\1\}"
                        r"|\\begin\{(equation|align|gather|eqnarray|multline)(\*?)\}(?P<a>.*?)\\end\{\2\3\}|\\\[(?P<b>.*?)\\\]|\$\$(?P<c>.*?)\$\$"
                        r"|(?<!\\)\$(?P<d>.+?)(?<!\\)\$|\\\((?P<e>.+?)\\\)", re.DOTALL)
-_WRAP = {"emph": "*", "textit": "*", "textbf": "**", "texttt": "`", "footnote": (" (", ")"), "paragraph": ("\n\n**", "** "),
+_WRAP = {"emph": "*", "textit": "*", "textbf": "**", "texttt": "`", "footnote": (" (", ")"),
+         "paragraph": ("\n\n**", "** "),
          "url": ("<", ">"), "thanks": (" (", ")"), "textsc": "", "mbox": "", "includegraphics": ("[picture: ", "]")}
 _SIMPLE = [(r"\\cite\w*\*?\s*(?:\[[^\]]*\])*\{([^}]*)\}", r"[\1]"),
            (r"\\(?:vspace|hspace|bibliographystyle|bibliography|marginpar|rule)\*?\{[^}]*\}", ""),
-           (r"\\(?:begin|end)\{(?:itemize|enumerate|center|figure|table|minipage|quote)\*?\}(?:\[[^\]]*\])?(?:\{[^}]*\})*", ""),
+           (r"\\(?:begin|end)\{(?:itemize|enumerate|center|figure|table|minipage|quote)\*?\}"
+            r"(?:\[[^\]]*\])?(?:\{[^}]*\})*", ""),
            (r"\\(?:centering|newpage|pagebreak|clearpage|small|noindent|maketitle|bigskip|medskip|smallskip)\b", ""),
-           (r"\\item\b\s*", "\n- "), (r"\\\\(?:\[[^\]]*\])?", "  \n"), (r"(?<!\\)~", " "), (r"``|''", '"'), (r"\\([&%#])", r"\1"),
-           (r"(?<!-)---(?!-)", "—"), (r"(?<!-)--(?!-)", "–"), (r"(?<![\w\]}\\])\{([^{}]*)\}", r"\1"), (r"(?m)^[ \t]+", "")]
+           (r"\\item\b\s*", "\n- "), (r"\\\\(?:\[[^\]]*\])?", "  \n"), (r"(?<!\\)~", " "), (r"``|''", '"'),
+           (r"\\([&%#])", r"\1"),
+           (r"(?<!-)---(?!-)", "—"), (r"(?<!-)--(?!-)", "–"), (r"(?<![\w\]}\\])\{([^{}]*)\}", r"\1"),
+           (r"(?m)^[ \t]+", "")]
 
 # %% ../../nbs/paper/source.ipynb #4a38ba25
 _RULE = re.compile(r"\\(?:hline|midrule)\b|\\specialrule\{[^}]*\}\{[^}]*\}\{[^}]*\}")
@@ -235,13 +250,15 @@ def _table(latex: str, labels: dict[str, str]) -> str:
     "A `tabular` in Markdown."
     body = latex[_closing(latex, latex.index("{", latex.index("}"))):].rsplit(r"\end{", 1)[0]
     parts = [part for part in _RULE.split(_MERE_LOOKS.sub("", body)) if part.strip()]
-    head, *rest = [[_cells(row, part is parts[0]) for row in re.split(r"\\\\(?:\[[^\]]*\])?", part) if row.strip()] for part in parts]
+    head, *rest = [[_cells(row, part is parts[0]) for row in re.split(r"\\\\(?:\[[^\]]*\])?", part) if row.strip()]
+                   for part in parts]
     rows = list(itertools.chain(*rest))
     width = max(map(len, [*head, *rows]))
     heading = [" ".join(filter(None, column)) for column in itertools.zip_longest(*head, fillvalue="")]
 
     def line(cells: list[str]) -> str:
-        shown = [_markdown(cell, labels).replace("|", r"\|").replace("\n", " ") for cell in cells + [""] * (width - len(cells))]
+        shown = [_markdown(cell, labels).replace("|", r"\|").replace("\n", " ")
+                 for cell in cells + [""] * (width - len(cells))]
         return f"| {' | '.join(shown)} |"
 
     return "\n".join([line(heading), "|" + "---|" * width, *map(line, rows)])
@@ -274,9 +291,13 @@ def _markdown(text: str, labels: dict[str, str]) -> str:
 
 # %% ../../nbs/paper/source.ipynb #e7416af6
 def _document(text: str, others: list[str]) -> list[tuple[int, str | None, str, str]]:
-    "The parts of the document `text` in Markdown: (level, number, title, words). `others` are files that it leaves out."
+    """The parts of the document `text` in Markdown: (level, number, title, words).
+
+    `others` are files that it leaves out.
+    """
     defined = [(m[1], m.end() - 1) for m in re.finditer(r"\\(?:re)?newcommand\*?\s*\{?\\([A-Za-z]+)\}?\s*\{", text)]
-    meanings = {name: text[at + 1:_closing(text, at) - 1] for name, at in defined}  # abbreviations without arguments, as \dmodel
+    meanings = {name: text[at + 1:_closing(text, at) - 1] for name,
+                at in defined}  # abbreviations without arguments, as \dmodel
 
     def write_out(text: str) -> str:
         return re.sub(r"\\([A-Za-z]+)", lambda m: meanings.get(m[1], m[0]), text)
@@ -289,7 +310,8 @@ def _document(text: str, others: list[str]) -> list[tuple[int, str | None, str, 
     parts += _parts(body, labels)
     for other in others:
         parts += _parts(write_out(other), labels, numbered=False)
-    return [(level, number, _markdown(title, labels), _markdown(words, labels)) for level, number, title, words in parts]
+    return [(level, number, _markdown(title, labels), _markdown(words, labels)) for level, number, title,
+            words in parts]
 
 # %% ../../nbs/paper/source.ipynb #c90b4024
 class Section(str):
@@ -307,8 +329,10 @@ class Section(str):
 def section(number: str | float, source: str | Path | None = None) -> Section | None:
     """The original wording of a section (with its subsections) from the reader's own copy of the paper's LaTeX source.
 
-    `number` is "abstract", a number ("3.2.1"), "appendix" (all that follows the numbered sections), or a title. `source` is an archive, a folder
-    or a `.tex` file; else the environment variable `ANNOTATED_TRANSFORMER_PAPER` is asked, then the cache, then arXiv. Where there is no
+    `number` is "abstract", a number ("3.2.1"), "appendix" (all that follows the numbered sections), or a title.
+    `source` is an archive, a folder
+    or a `.tex` file; else the environment variable `ANNOTATED_TRANSFORMER_PAPER` is asked, then the cache, then arXiv.
+    Where there is no
     copy, or no such section, one line is printed that says so, and None is returned.
     """
     try:
@@ -321,10 +345,14 @@ def section(number: str | float, source: str | Path | None = None) -> Section | 
     begins = [i for i, (level, n, title, _) in enumerate(parts)
               if wanted in ((n or "").lower(), title.lower()) or (wanted == "appendix" and i > last and level == 0)]
     if not begins:
-        print(f"No section {number!r} in this copy; there are {', '.join([n for _, n, _, _ in parts if n] + ['appendix'])}.")
+        print(
+            f"No section {number!r} in this copy; there are "
+            f"{', '.join([n for _, n, _, _ in parts if n] + ['appendix'])}.")
         return None
-    chosen = [part for i in begins for part in (parts[i], *itertools.takewhile(lambda part: part[0] > parts[i][0], parts[i + 1:]))]
-    found = Section("\n\n".join(f"{'#' * (level + 3)} {n + ' ' if n and n != 'abstract' else ''}{title}\n\n{words}".strip()
+    chosen = [part for i in begins
+              for part in (parts[i], *itertools.takewhile(lambda part: part[0] > parts[i][0], parts[i + 1:]))]
+    found = Section(
+        "\n\n".join(f"{'#' * (level + 3)} {n + ' ' if n and n != 'abstract' else ''}{title}\n\n{words}".strip()
                                 for level, n, title, words in chosen))
     found.number, found.title = parts[begins[0]][1] or wanted, " / ".join(parts[i][2] for i in begins)
     return found

@@ -32,7 +32,10 @@ def file_of(n: int | str) -> str:
 
 # %% ../../nbs/paper/tables.ipynb #31898fbc
 def value(cell: str) -> int | float | str | None:
-    "A printed cell as a value: `100K` is 100000, `12 hours` is 12, `*4.33*` (bold print) is 4.33, an empty one is None."
+    """A printed cell as a value:
+
+    `100K` is 100000, `12 hours` is 12, `*4.33*` (bold print) is 4.33, an empty one is None.
+    """
     cell = cell.strip("*")
     if re.fullmatch(r"\d+(K| hours)?", cell):
         return int(cell.removesuffix(" hours").replace("K", "000"))
@@ -44,7 +47,8 @@ def value(cell: str) -> int | float | str | None:
 def table(n: int | str, filled: bool = False):
     """Table `n` (1 to 4, or "appendix") as a pandas DataFrame; an empty cell is `pd.NA`, whole numbers stay whole.
 
-    `filled` gives Table 3 with the empty cells taken from base, as its caption says. Raises ValueError for any other table.
+    `filled` gives Table 3 with the empty cells taken from base, as its caption says. Raises ValueError for any other
+    table.
     """
     import pandas as pd
 

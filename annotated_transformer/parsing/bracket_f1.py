@@ -114,7 +114,8 @@ def kept(gold: Sequence[Leaf], test: Sequence[Leaf], rules: Rules) -> tuple[list
     for b, at in enumerate(marks[1]):
         sought, tag = place[1][b], test[at][0]
         for a, other in enumerate(marks[0]):
-            if place[0][a] == sought and gold[other][0] != tag and (gold[other][0] in rules.delete) != (tag in rules.delete):
+            if place[0][a] == sought and gold[other][0] != tag and (gold[other][0] in rules.delete) != (
+                tag in rules.delete):
                 side, first, mark = (0, a, other) if gold[other][0] in rules.delete else (1, b, at)
                 keep[side][mark] += 1
                 place[side][first:] = [n + 1 for n in place[side][first:]]
@@ -271,7 +272,8 @@ RARE = 3  # a word that was seen less often also counts as its shape
 
 def shape(word: str) -> str:
     "What we can see of an unknown word: its last two letters, a capital, a digit, a hyphen."
-    kinds = ("C" if word[:1].isupper() else "") + ("9" if any(c.isdigit() for c in word) else "") + ("-" if "-" in word else "")
+    kinds = (("C" if word[:1].isupper() else "") + ("9" if any(c.isdigit() for c in word) else "")
+             + ("-" if "-" in word else ""))
     return f"\0{kinds}/{word[-2:].lower() if word[-2:].isalpha() else ''}"
 
 

@@ -212,7 +212,8 @@ class Parser:
         """
         sentences = [[escape(word) for word in words] for words in sentences]
         found = self.translator.search(
-            [source_line(words) for words in sentences], beam_size=beam_size, alpha=alpha, extra=EXTRA, progress=progress,
+            [source_line(words) for words in sentences], beam_size=beam_size, alpha=alpha, extra=EXTRA,
+            progress=progress,
             first_line=first_line,
             batch_tokens=max(8000 // beam_size, 400), constraint=self.constraint if constrained else None)
         symbols = [self.vocabulary.decode(best.ids).split() for best, *_ in found]

@@ -41,17 +41,22 @@ def penn_files(source) -> dict[str, list[Path]]:
             raise InputError(f"{source} has no section {', '.join(missing)} ({split}): give the folder of "
                              "the Penn Treebank's "
                              f"WSJ, with files wsj_{missing[0]}01.mrg ...; it has {len(found)} sections"
-                             + (", for which `prepare trees` with ptb-sample may do" if found and set(found) <= {0, 1} else ""))
+                             + (", for which `prepare trees` with ptb-sample may do" if found and set(found) <= {0, 1}
+                                else ""))
     return {split: [path for section in sections for path in found[section]]
             for split, sections in SECTIONS.items()}
 
 
 def tree_files(source) -> list[Path]:
-    "The .mrg, .ptb and .tree files in and below a folder, sorted, plain or compressed. Raises InputError if there is no such folder."
+    """The .mrg, .ptb and .tree files in and below a folder, sorted, plain or compressed.
+
+    Raises InputError if there is no such folder.
+    """
     if source is None or not Path(source).is_dir():
         raise InputError(f"{source or 'no source'}: give the folder that holds the treebank's files")
     found = sorted(Path(source).rglob("*"), reverse=True)  # a plain file goes before its compressed double
-    return sorted({match[1]: path for path in found if (match := re.fullmatch(rf"(.*\.(?:mrg|ptb|tree)){ENDING}", str(path)))}.values())
+    return sorted({match[1]: path for path in found
+                   if (match := re.fullmatch(rf"(.*\.(?:mrg|ptb|tree)){ENDING}", str(path)))}.values())
 
 # %% ../../nbs/parsing/treebanks.ipynb #10111575
 def split_of(i: int) -> str:
@@ -75,7 +80,9 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
     if name in ("craft", "craft+genia"):  # other treebanks may lie beside it
         files = [path for path in files if ".tree" in path.suffixes] or files
     if len(files) < 10:
-        raise InputError(f"{source} has {len(files)} file{'' if len(files) == 1 else 's'} with trees: give a folder with 10 or more (.mrg or "
+        raise InputError(
+            f"{source} has {len(files)} file{'' if len(files) == 1 else 's'} with trees: give a folder with 10 or more "
+            f"(.mrg or "
                          ".tree), to be split by file")
     split = {split: [path for i, path in enumerate(files) if split_of(i) == split] for split in SECTIONS}
     return split | ({"blocks": genia} if name == "craft+genia" else {})
@@ -179,7 +186,8 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
     files = {} if name == "grammar-trees" else treebank_files(name, source)
     named, weighted = (files | {"extra": [check_file(extra)]}, weight) if extra else (files, None)
     langs = ("en", WORDED if leaves == "words" else TREES)
-    recipe = Recipe(name, langs, cleaning, named, {"leaves": leaves, "share": share, "weight": weighted, "sizes": sizes})
+    recipe = Recipe(name, langs, cleaning, named,
+                    {"leaves": leaves, "share": share, "weight": weighted, "sizes": sizes})
     if found := existing(folder, recipe, overwrite):
         return found
     trees = splits_of(files) if files else grammar_trees(**(sizes or {}))

@@ -66,7 +66,8 @@ def draw(model: nn.Module, src: Int[Tensor, "sentence src"], n: int, extra: int,
     except RuntimeError as error:
         if "probability tensor" not in str(error):
             raise
-        raise InputError("the model's probabilities are no numbers any more: tune a new run at a lower --rate") from None
+        raise InputError(
+            "the model's probabilities are no numbers any more: tune a new run at a lower --rate") from None
     return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in found]
 
 
@@ -141,7 +142,8 @@ def tuning_update(
     return reward.mean().item()
 
 # %% ../../nbs/rivals/fine_tuning.ipynb #c4e7a901
-LEAST = {"steps": 1, "sentences": 1, "samples": 2, "alpha": 0, "extra": 0, "save_every": 1, "seed": 0}  # the others are above 0
+LEAST = {"steps": 1, "sentences": 1, "samples": 2, "alpha": 0, "extra": 0, "save_every": 1,
+         "seed": 0}  # the others are above 0
 
 
 def check_tuning(tuning: Tuning, minutes: float | None = None, record: Path | None = None) -> None:

@@ -59,7 +59,8 @@ class SparseLayer(nn.Module):
         clean = self.gate(x)
         clean = h = clean.float() if clean.dtype.itemsize < 4 else clean  # in 16 bits many experts would tie
         if self.training:
-            spread = F.softplus(self.noise(x)).to(clean.dtype) + 1e-2  # a divisor below: the authors' code keeps it above zero, too
+            spread = F.softplus(self.noise(x)).to(
+                clean.dtype) + 1e-2  # a divisor below: the authors' code keeps it above zero, too
             h = clean + torch.randn_like(clean) * spread
         found = keep_top_k(h, self.k).softmax(-1)
         if self.training:

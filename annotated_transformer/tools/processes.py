@@ -48,16 +48,19 @@ def choose_threads(count: int) -> None:
 
 # %% ../../nbs/tools/processes.ipynb #b0a129c7
 def training_device() -> torch.device:
-    "The chosen device, else this process's GPU where there is one (the first, or the one that torchrun gave it), else the processor."
+    """The chosen device, else this process's GPU where there is one (the first, or the one that torchrun gave it),
+    else the processor."""
     if CHOSEN and not (CHOSEN[0].type == "cuda" and CHOSEN[0].index is None):
         return CHOSEN[0]
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else torch.device("cpu")
+    return (torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+            if torch.cuda.is_available() else torch.device("cpu"))
 
 
 def native_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
     "bfloat16 where `device` has instructions for it, else float32."
     if device.type != "cpu":
-        return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+        return ("bfloat16"
+                if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32")
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return "bfloat16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "float32"
 
@@ -110,7 +113,9 @@ def process_group() -> Iterator[None]:
     if on_gpu:
         torch.cuda.set_device(training_device())
     store, number, count = next(dist.rendezvous("env://"))
-    if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, torchrun's processes would find the addresses of the dead in its store
+    if os.environ.get(
+        # started again, torchrun's processes would find the addresses of the dead in its store
+        "GROUP_WORLD_SIZE") == "1":
         store = dist.PrefixStore(f"attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=number, world_size=count)
@@ -122,7 +127,8 @@ def process_group() -> Iterator[None]:
 # %% ../../nbs/tools/processes.ipynb #a9b9ce3b
 @contextlib.contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    "Within the block, Ctrl-C and SIGTERM are noted in the list instead of ending the program; a second Ctrl-C ends a single process."
+    """Within the block, Ctrl-C and SIGTERM are noted in the list instead of ending the program; a second Ctrl-C ends
+    a single process."""
     received: list[int] = []
 
     def note(number, frame):
@@ -192,7 +198,8 @@ def progress_bar(steps: int, done: int):
     "The first process's progress bar, on standard error; once a minute where that is not a terminal."
     from tqdm import tqdm
 
-    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, mininterval=1 if sys.stderr.isatty() else 60,
+    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, mininterval=1 if sys.stderr.isatty()
+                else 60,
                 disable=bool(rank() or os.environ.get("TQDM_DISABLE")))
 
 # %% ../../nbs/tools/processes.ipynb #9d414a24
@@ -246,5 +253,6 @@ def bar_text(line: dict) -> dict[str, str]:
     "What the progress bar shows of a line."
     text = {"loss": f"{line['loss']:.3f}", "tok/s": f"{line['tokens_per_second']:,}"}
     if "dev_perplexity" in line:
-        text["dev ppl"] = f"{line['dev_perplexity']:.2f}" if line["dev_perplexity"] < 1e4 else f"{line['dev_perplexity']:.0e}"
+        text["dev ppl"] = (f"{line['dev_perplexity']:.2f}"
+                           if line["dev_perplexity"] < 1e4 else f"{line['dev_perplexity']:.0e}")
     return text

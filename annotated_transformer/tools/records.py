@@ -38,7 +38,8 @@ def command_line() -> str:
     "The command that this program was started with, as a person would type it."
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     module = spec.name if spec else ""
-    if module in ("annotated_transformer.__main__", "annotated_transformer.commands.cli") or Path(sys.argv[0]).name == "annotated-transformer":
+    if module in ("annotated_transformer.__main__",
+                  "annotated_transformer.commands.cli") or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
         return shlex.join(["python", "-m", module.removesuffix(".__main__"), *sys.argv[1:]])
@@ -46,7 +47,10 @@ def command_line() -> str:
 
 # %% ../../nbs/tools/records.ipynb #ha7dwa1e
 def hardware() -> str:
-    "The machine in words: the GPUs that are used, else the processor, its instructions and the threads that PyTorch uses."
+    """The machine in words:
+
+    the GPUs that are used, else the processor, its instructions and the threads that PyTorch uses.
+    """
     if (device := training_device()).type == "cuda":
         return f"{processes()} x {torch.cuda.get_device_name(device)}"
     name = platform.processor() or platform.machine()
@@ -69,7 +73,8 @@ def versions() -> dict[str, str]:
 
 # %% ../../nbs/tools/records.ipynb #07bd7cc6
 def revision() -> str:
-    """The commit of the checkout that the package runs from (`ANNOTATED_REVISION` overrides it), else the package's version.
+    """The commit of the checkout that the package runs from (`ANNOTATED_REVISION` overrides it), else the package's
+    version.
 
     "-dirty" behind it means changed files; records do not count, since writing one would change what the next one says.
     """
@@ -81,7 +86,8 @@ def revision() -> str:
     git = partial(subprocess.run, cwd=root, capture_output=True, text=True)
     try:
         commit = git(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
-        changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!nbs/results"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ".",
+                       ":!nbs/results"]).stdout.strip()
     except OSError:  # a checkout on a machine without git
         return __version__
     return (commit + ("-dirty" if changed else "")) or __version__
@@ -120,7 +126,8 @@ def machine_load() -> float:
 
 def beginning() -> dict:
     "What a sitting says as it begins."
-    return {"begin": now(), "end": None, "revision": revision(), "threads": torch.get_num_threads(), "load": [machine_load(), None]}
+    return {"begin": now(), "end": None, "revision": revision(), "threads": torch.get_num_threads(),
+            "load": [machine_load(), None]}
 
 
 def ended(sitting: dict) -> dict:
@@ -155,7 +162,9 @@ def read_sittings(path: Path) -> list[dict]:
             sittings.append(line)
         elif sittings:
             before = sittings[-1]
-            sittings[-1] = before | {"end": line["end"], "load": [before["load"][0], line["load"]], "to_step": line["to_step"]}
+            sittings[-1] = (before
+                            | {"end": line["end"], "load": [before["load"][0], line["load"]],
+                               "to_step": line["to_step"]})
     return sittings
 
 # %% ../../nbs/tools/records.ipynb #8e5e4e0c
@@ -168,7 +177,8 @@ def record_digest(record: dict) -> str:
 
 def sealed(record: dict) -> dict:
     "The record, with its digest as the last entry."
-    plain = json.loads(json.dumps({key: value for key, value in record.items() if key != "digest"}))  # as a file gives it back
+    plain = json.loads(json.dumps({key: value for key, value in record.items()
+                                   if key != "digest"}))  # as a file gives it back
     return plain | {"digest": record_digest(plain)}
 
 
@@ -184,20 +194,25 @@ def origin() -> dict[str, str]:
 
 def make_record(
     name: str, task: str, *, data: dict, config: dict, seed: int, seconds: float, metrics: dict, row: str | None = None,
-    status: str = "finished", begun: dict | None = None, sittings: list[dict] | None = None, evaluations: Sequence[dict] = (),
+    status: str = "finished", begun: dict | None = None, sittings: list[dict] | None = None,
+    evaluations: Sequence[dict] = (),
     weights: str | None = None, **more,
 ) -> dict:
     """A result record: one run or measurement, with all that is needed to do it again.
 
-    `row` is a row of a table of the paper. `begun` holds the command, revision and date of the beginning (a run's `config` does);
+    `row` is a row of a table of the paper. `begun` holds the command, revision and date of the beginning (a run's
+    `config` does);
     without it they are those of this process. `weights` is the SHA-256 of the file that
     was measured, or of the one that would hold the weights. `more` entries stand at the end.
     """
     sittings = sittings or [ended(this_process())]
-    begun = {"command": command_line(), "revision": sittings[0]["revision"], "date": sittings[0]["begin"][:10]} | (begun or {})
+    begun = ({"command": command_line(), "revision": sittings[0]["revision"], "date": sittings[0]["begin"][:10]}
+             | (begun or {}))
     return sealed({
-        "name": name, "status": status, "task": task, "row": row, **{k: begun[k] for k in ("command", "revision", "date")},
-        "sittings": sittings, "data": data, "config": config, "seed": seed, "hardware": hardware(), "versions": versions(),
+        "name": name, "status": status, "task": task, "row": row,
+        **{k: begun[k] for k in ("command", "revision", "date")},
+        "sittings": sittings, "data": data, "config": config, "seed": seed, "hardware": hardware(),
+        "versions": versions(),
         "seconds": round(seconds, 1), "metrics": metrics, "evaluations": list(evaluations), "weights": weights, **more,
     })
 
@@ -279,11 +294,15 @@ def results_folder() -> Path:
 
 
 def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
-    "(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: there is no folder."
+    """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError:
+
+    there is no folder.
+    """
     folder = results_folder() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
-    for path in sorted(path for path in folder.glob("*.json*") if path.suffix in (".json", ".jsonl")):  # no file that is being written
+    for path in sorted(path for path in folder.glob("*.json*")
+                       if path.suffix in (".json", ".jsonl")):  # no file that is being written
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.suffix == ".jsonl":
             yield from ((f"{path}, line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line)
@@ -348,7 +367,8 @@ def add_record(record: dict, folder: str | Path) -> None:
 
 
 def move_record(path: str | Path, folder: str | Path | None = None) -> dict:
-    "Move a record from its own file, where a program keeps it as it goes, into its comparison's, in `folder` or beside it."
+    """Move a record from its own file, where a program keeps it as it goes, into its comparison's, in `folder` or
+    beside it."""
     add_record(record := read_record(path), folder or Path(path).parent)
     Path(path).unlink()
     return record

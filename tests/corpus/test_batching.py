@@ -1,0 +1,362 @@
+"""Batches: each sentence once, within the budget, the same for the same seed; encoded files that are broken are refused, and
+a `prepare` that is killed goes on."""
+import itertools
+import json
+import mmap
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus import batching
+from annotated_transformer.corpus.batching import (
+    ParallelCorpus,
+    Sequences,
+    WordIds,
+    batch_indices,
+    encode_corpus,
+    encode_lines,
+    encoded_so_far,
+    pad,
+    padded,
+    padding_share,
+)
+from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
+from annotated_transformer.model.transformer import END, PAD, START
+from annotated_transformer.tools.files import InputError
+
+
+class Letters(Vocabulary):
+    "a is 4, b is 5 ...; as many symbols as asked for."
+
+    def __init__(self, size: int = 30):
+        super().__init__(b"")
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def encode(self, text):
+        return [ord(c) - ord("a") + 4 for c in text]
+
+
+lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), max_size=120)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pairs=lengths, budget=st.integers(1, 400), seed=st.none() | st.integers(0, 5), epoch=st.integers(0, 3),
+       pool=st.sampled_from([1, 7, 50, 1_000_000]))
+def test_each_sentence_once_and_within_the_budget(pairs, budget, seed, epoch, pool):
+    src, tgt = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
+    order = batch_indices(src, tgt, budget, seed, epoch, pool)
+    assert sorted(i for batch in order for i in batch) == list(range(len(pairs)))
+    for batch in order:
+        assert len(batch) == 1 or (src[batch].sum() <= budget and tgt[batch].sum() <= budget)
+        assert len(batch) == 1 or len(batch) * max(src[batch].max(), tgt[batch].max()) <= 2 * budget
+    again = batch_indices(src, tgt, budget, seed, epoch, pool)
+    assert len(order) == len(again) and all((a == b).all() for a, b in zip(order, again))
+
+
+def text_like(n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    src = np.exp(rng.normal(2.7, 0.35, n)).round().astype(np.int32) + 1
+    return src, (src * np.exp(rng.normal(0.03, 0.18, n))).round().astype(np.int32) + 1
+
+
+def test_little_padding_and_full_batches():
+    src, tgt = text_like()
+    order = batch_indices(src, tgt, 4096, seed=0)
+    assert padding_share(order, src, tgt) < 0.06 and max(padding_share(order, side) for side in (src, tgt)) < 0.07
+    assert np.mean([max(src[b].sum(), tgt[b].sum()) for b in order]) > 0.85 * 4096
+
+
+def test_padding_share_counts_positions():
+    src, tgt = np.array([3, 5, 1]), np.array([2, 2, 8])
+    order = [np.array([0, 1]), np.array([2])]
+    assert padding_share(order, src) == pytest.approx(2 / 11) and padding_share(order, tgt) == 0
+    assert padding_share(order, src, tgt) == pytest.approx(2 / (11 + 12))
+
+
+def test_seeds_and_epochs_differ():
+    src, tgt = text_like(3000)
+    orders = [batch_indices(src, tgt, 500, seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    sets = [{frozenset(batch.tolist()) for batch in order} for order in orders]
+    assert len(sets[0] & sets[1]) < 0.2 * len(sets[0]) and len(sets[0] & sets[2]) < 0.2 * len(sets[0])
+    sizes = [src[batch].mean() for batch in orders[0]]
+    assert abs(np.corrcoef(sizes, np.arange(len(sizes)))[0, 1]) < 0.3  # short and long come mixed
+
+
+def test_without_a_seed_the_short_come_first():
+    src, _ = text_like(3000)
+    order = batch_indices(src, src, 500)
+    assert (np.diff([src[batch].max() for batch in order]) >= 0).all()
+
+
+def test_over_long_sentences_are_alone():
+    src, tgt = text_like(500)
+    src[3], tgt[9], src[11] = 10_000, 200_000, 2**31 - 1
+    order = batch_indices(src, tgt, 1000, seed=1)
+    assert {3, 9, 11} == {int(batch[0]) for batch in order if len(batch) == 1 and max(src[batch[0]], tgt[batch[0]]) > 1000}
+
+
+# --- files -------------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=30, deadline=None)
+@given(lines=st.lists(st.text("abcdefgh", max_size=9), min_size=1, max_size=30), size=st.sampled_from([30, 70_000]), chunk=st.integers(1, 9))
+def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
+    path = tmp_path_factory.mktemp("ids") / "x"
+    vocabulary = Letters(size)
+    expected = [ids + [END] for ids in vocabulary.encode_batch(lines)]
+    assert encode_lines(path, lines, vocabulary, chunk) == sum(map(len, expected))
+    sequences = Sequences(path)
+    assert [sequences[i].tolist() for i in range(len(sequences))] == expected
+    assert sequences.lengths().tolist() == list(map(len, expected))
+    assert isinstance(sequences.ids.base.obj, mmap.mmap) and sequences.ids.dtype == (np.uint16 if size == 30 else np.uint32)
+    assert not list(path.parent.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("damage", ["empty corpus", "no files", "no ends", "no ids", "cut ids", "odd ids", "empty ids", "cut ends", "empty ends", "other ends"])
+def test_broken_files_are_refused(tmp_path, damage):
+    path, ids, ends = tmp_path / "x", tmp_path / "x.ids", tmp_path / "x.ends.npy"
+    encode_lines(path, [] if damage == "empty corpus" else ["abc", "de", ""], Letters())
+    {"empty corpus": lambda: None, "no files": lambda: [ids.unlink(), ends.unlink()], "no ends": ends.unlink, "no ids": ids.unlink,
+     "cut ids": lambda: ids.write_bytes(ids.read_bytes()[:-2]), "odd ids": lambda: ids.write_bytes(ids.read_bytes()[:-1]),
+     "empty ids": lambda: ids.write_bytes(b""), "cut ends": lambda: ends.write_bytes(ends.read_bytes()[:-4]),
+     "empty ends": lambda: ends.write_bytes(b""), "other ends": lambda: ends.write_bytes(b"not numpy's")}[damage]()
+    with pytest.raises(InputError, match="no encoded sentences here, or cut short"):
+        Sequences(path)
+
+
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
+    vocabulary = kind.learn(["a cab ace, bad! (dad) b-c 1/2", "bead \u2581 decade aa bb cc dd ee"] * 3, 45)
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(st.text("abcde ,!(-1/\u2581\u6771\u4eac\u00a0\t", max_size=30), min_size=1, max_size=5))
+    def check(lines):
+        encode_lines(tmp_path / "x", lines, vocabulary, chunk=2)
+        sequences = Sequences(tmp_path / "x")
+        assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END] for ids in vocabulary.encode_batch(lines)]
+    check()
+
+
+def test_the_store_of_words_does_not_grow_without_end():
+    words = WordIds(Letters(), most=3)
+    for word in ["a", "b", "c", "d", "e"] * 2:
+        assert np.frombuffer(words[word], words.dtype).tolist() == Letters().encode(word)
+    assert sorted(words) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("longest, dtype", [(9, np.uint16), (65_536, np.uint32)])
+def test_lengths_and_padded_rows(tmp_path, longest, dtype):
+    rng = np.random.default_rng(0)
+    lines = ["a" * n for n in [*rng.integers(0, 9, 40), longest - 1]]
+    encode_lines(tmp_path / "x", lines, Letters(), chunk=7)
+    sequences = Sequences(tmp_path / "x")
+    assert sequences.lengths(chunk=6).tolist() == [len(line) + 1 for line in lines] and sequences.lengths().dtype == dtype
+    for indices in (np.array([0]), np.array([40]), rng.permutation(40), rng.permutation(40).astype(np.int32)):
+        rows = [sequences[i].tolist() for i in indices]
+        assert padded(sequences, indices).tolist() == pad([np.array(row) for row in rows]).tolist()
+        assert padded(sequences, indices, START).tolist() == pad([np.array([START, *row]) for row in rows]).tolist()
+
+
+def test_pad():
+    assert pad([np.array([7, 8, 9]), np.array([7])]).tolist() == [[7, 8, 9], [7, PAD, PAD]]
+
+
+@pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
+def test_from_text_to_batches_and_back(tmp_path, kind):
+    pairs = [(f"the number {i} and {i * i}", f"die Zahl {i} und {i * i} , ja") for i in range(300)]
+    files = []
+    for split, part in (("train", pairs), ("dev", pairs[:5]), ("test", pairs[5:9])):
+        for side, lang in ((0, "en"), (1, "de")):
+            files.append(tmp_path / f"{split}.{lang}")
+            files[-1].write_text("".join(pair[side] + "\n" for pair in part), encoding="utf-8")
+    corpus = file_corpus(tmp_path / "corpus", "en", "de", files[:2], files[2:4], files[4:])
+    vocabulary = kind.learn((line for pair in corpus.pairs("train") for line in pair), 90)
+    tokens = encode_corpus(corpus, vocabulary)
+    facts = json.loads((corpus.folder / "encoded.json").read_text())
+    assert facts == {"corpus": corpus.digest, "vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
+    train = ParallelCorpus(corpus.folder, "train")
+    assert tokens["train"] == {"src": int(train.src_lengths.sum()), "tgt": int(train.tgt_lengths.sum())} and len(train) == 300
+    found = {}
+    for batch in train.batches(400, seed=0):
+        assert (batch.tgt[:, 0] == START).all() and ((batch.src == END).sum(1) == 1).all() and ((batch.tgt == END).sum(1) == 1).all()
+        found |= {int(i): (vocabulary.decode(s), vocabulary.decode(t)) for i, s, t in zip(batch.indices, batch.src.tolist(), batch.tgt.tolist())}
+    assert [found[i] for i in range(300)] == pairs
+    with pytest.raises(InputError, match="no split 'valid'"):
+        ParallelCorpus(corpus.folder, "valid")
+    encode_lines(corpus.path("dev", "tgt"), ["one line"], vocabulary)
+    with pytest.raises(InputError, match="5 encoded sources and 1 targets"):
+        ParallelCorpus(corpus.folder, "dev")
+
+
+# --- pools -------------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def pooled(tmp_path, monkeypatch):
+    "An encoded corpus of 230 pairs in pools of 100, as a function that opens it anew."
+    monkeypatch.setattr(batching, "POOL", 100)
+    rng = np.random.default_rng(0)
+    pairs = [("a" * rng.integers(1, 30) + f" {i}", "b" * rng.integers(1, 30)) for i in range(230)]
+    files = []
+    for side, lang in ((0, "en"), (1, "de")):
+        files.append(tmp_path / f"x.{lang}")
+        files[-1].write_text("".join(pair[side] + "\n" for pair in pairs))
+    corpus = file_corpus(tmp_path / "corpus", "en", "de", files, cleaning=Cleaning(max_ratio=100), holdout=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in pairs for line in pair), 24))
+    return lambda: ParallelCorpus(tmp_path / "corpus", "train")
+
+
+def plain(order):
+    return [batch.tolist() for batch in order]
+
+
+def test_an_epoch_is_its_pools(pooled):
+    corpus = pooled()
+    assert len(corpus) == 220 and corpus.pools == 3
+    pools = [corpus.order(150, 1, 4, pool) for pool in range(3)]
+    assert all(50 < sum(map(len, pool)) < 100 for pool in pools)  # 73 on the average
+    assert sorted(i for pool in pools for batch in plain(pool) for i in batch) == list(range(220))
+    assert [batch.indices.tolist() for batch in corpus.batches(150, 1, 4)] == [batch for pool in pools for batch in plain(pool)]
+    assert plain(batch_indices(corpus.src_lengths, corpus.tgt_lengths, 150, 1, 4, 100)) == [b for pool in pools for b in plain(pool)]
+
+
+def test_a_pool_depends_on_seed_epoch_and_number_alone(pooled):
+    corpus = pooled()
+    inorder = [plain(corpus.order(150, seed, epoch, pool)) for seed, epoch, pool in itertools.product((0, 1), (0, 1), range(3))]
+    alone = [plain(pooled().order(150, seed, epoch, pool)) for seed, epoch, pool in itertools.product((0, 1), (0, 1), range(3))]
+    assert inorder == alone and len({str(pool) for pool in inorder}) == 12
+
+
+def test_without_a_seed_everything_is_one_pool(pooled):
+    corpus = pooled()
+    order = corpus.order(150)
+    assert sorted(i for batch in plain(order) for i in batch) == list(range(220))
+    assert [batch.indices.tolist() for batch in corpus.batches(150)] == plain(order)
+
+
+# --- a killed `prepare` ------------------------------------------------------------------------------------------------------
+
+CHANGES = {"os.rename": lambda path, *_: path, "os.remove": lambda path, *_: path, "os.mkdir": lambda path, *_: path,
+           "open": lambda path, mode, *_: path if mode and set(mode) & set("wax+") else None}
+
+
+def killed_at(number: int, folder, arguments) -> bool:
+    "Run the command in a process of its own, which is killed (SIGKILL) before its change of `folder` of that number. False: it ended."
+    def child():
+        changes = itertools.count(1)
+
+        def hook(event, values):
+            path = CHANGES[event](*values) if event in CHANGES else None
+            if str(path).startswith(str(folder.parent)) and next(changes) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(hook)
+        cli.main(arguments)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def files_of(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def command(tmp_path):
+    "Arguments for `prepare` of a small corpus of one's own in a folder."
+    pairs = [(f"the number {i} and {i * i}", f"die Zahl {i} und {i * i} , ja") for i in range(120)]
+    names = []
+    for side, lang in ((0, "en"), (1, "de")):
+        names.append(str(tmp_path / f"x.{lang}"))
+        (tmp_path / f"x.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
+    return lambda folder, *more: ["prepare", str(folder), "--train", *names, "--holdout", "5", *(more or ("--vocab-size", "80"))]
+
+
+def test_killed_anywhere_prepare_goes_on(tmp_path, command, capsys):
+    cli.main(command(tmp_path / "whole" / "data"))
+    whole, kept = files_of(tmp_path / "whole" / "data"), set()
+    capsys.readouterr()
+    for number in itertools.count(1):
+        folder = tmp_path / f"killed-{number}" / "data"
+        if not killed_at(number, folder, command(folder)):
+            break
+        inodes = {path: path.stat().st_ino for path in folder.glob("*.ids")} if folder.exists() else {}
+        cli.main(command(folder))
+        said = capsys.readouterr().err
+        assert files_of(folder) == whole, number
+        assert not list(tmp_path.rglob("*.tmp")), number
+        encoded = said.split("encoded already: ")[1].split("\n")[0].split(", ") if "encoded already" in said else []
+        for name in encoded:  # what is said to be kept is the very file
+            assert inodes[folder / f"{name}.ids"] == (folder / f"{name}.ids").stat().st_ino
+        kept |= {("text", "the text in" in said), ("vocabulary", "the vocabulary of" in said), ("encoded", len(encoded))}
+    assert number > 30 and {("text", False), ("text", True), ("vocabulary", False), ("vocabulary", True)} <= kept
+    assert {("encoded", n) for n in range(7)} <= kept
+
+
+@pytest.mark.parametrize("more", [["--vocab-size", "81"], ["--vocab-size", "80", "--vocabulary", "word-pieces"]])
+def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more, capsys):
+    "Nothing of the first vocabulary is left, wherever the second `prepare` was killed, and whichever comes third."
+    cli.main(command(tmp_path / "first" / "data"))
+    cli.main(command(tmp_path / "second" / "data", *more))
+    first, second = files_of(tmp_path / "first" / "data"), files_of(tmp_path / "second" / "data")
+    ids = [name for name in first if name.endswith((".ids", ".npy"))]
+    for number in itertools.count(1):
+        folder = tmp_path / str(number) / "data"
+        shutil.copytree(tmp_path / "first" / "data", folder)
+        killed, found = killed_at(number, folder, command(folder, *more)), files_of(folder)
+        if "encoded.json" in found:  # then the ids are those of one vocabulary, the one it names
+            of = first if found["encoded.json"] == first["encoded.json"] else second
+            assert all(found[name] == of[name] for name in ["encoded.json", *ids])
+        cli.main(command(folder, *more) if number % 2 else command(folder))
+        assert files_of(folder) == (second if number % 2 else first), number
+        if not killed:
+            break
+    assert number > 20
+    capsys.readouterr()
+    for expected in ("vocabulary was learned in another way: it is replaced", "Kept: the vocabulary"):
+        cli.main(command(tmp_path / "first" / "data", *more))
+        assert expected in capsys.readouterr().err
+
+
+def test_a_text_that_was_shortened_is_not_encoded(tmp_path, command):
+    cli.main(command(tmp_path / "a"))
+    corpus = Corpus.open(tmp_path / "a")
+    vocabulary = BytePairVocabulary.learn(["some other words"] * 3, 20)
+    path = corpus.path("train", "tgt")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
+    with pytest.raises(InputError, match=r"train\.de has 107 lines and corpus\.json says 110: make the corpus again"):
+        encode_corpus(corpus, vocabulary)
+    assert encoded_so_far(corpus, vocabulary)["tokens"]["train"].keys() == {"src"}
+    with pytest.raises(InputError, match="not encoded, or not to the end"):
+        ParallelCorpus(tmp_path / "a", "dev")
+
+
+def test_killed_while_one_folder_takes_the_place_of_another(tmp_path, command):
+    "Sub-folders, such as runs, are never lost with the text that is replaced."
+    other = command(tmp_path / "a", "--vocab-size", "80", "--overwrite", "--max-words", "100")
+    cli.main([word.replace("/a", "/b") if word.endswith("/a") else word for word in other])
+    for number in itertools.count(1):
+        folder = tmp_path / "a"
+        cli.main(command(folder, "--vocab-size", "80", "--overwrite"))
+        for name in ("runs", "notes"):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / "kept.txt").write_text("kept")
+        went_on = killed_at(number, tmp_path / "a", other)
+        cli.main(other)
+        assert all((folder / name / "kept.txt").read_text() == "kept" for name in ("runs", "notes")), number
+        assert {p.name for p in folder.iterdir() if p.is_file()} == {p.name for p in (tmp_path / "b").iterdir()}
+        if not went_on or number > 20:  # the text is in place by then
+            break
+    assert number > 10

@@ -1,0 +1,108 @@
+"""The built-in grammar as the corpus and the demo use it:
+
+full size, reproducible in another process, with sound structure.
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+
+from annotated_transformer.corpus.grammar import examples, grammar, n_words, parse, splits
+from annotated_transformer.corpus.synchronous_grammar import Dependency, count, realise
+from annotated_transformer.tools.files import InputError
+
+PRINT_DIGEST = """
+import hashlib
+from itertools import islice
+from annotated_transformer.corpus.grammar import examples
+print(hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexdigest())
+"""
+
+
+TOGETHER = pytest.mark.xdist_group("sets of the grammar")  # one process draws them for all of these
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return splits()
+
+
+@pytest.mark.parametrize("max_words", [3, 35])
+def test_lengths_that_leave_a_set_empty(max_words):
+    with pytest.raises(InputError, match=f"max_words {max_words}: give 4 to 34"):
+        splits(train=1, dev=1, test=1, test_long=1, max_words=max_words)
+
+
+@TOGETHER
+def test_full_splits(sets):
+    assert {split: len(some) for split, some in sets.items()} == {"train": 40_000, "dev": 1_000, "test": 1_000,
+                                                                  "test_long": 500}
+    everything = [example for some in sets.values() for example in some]
+    assert len({e.src for e in everything}) == len({e.tgt for e in everything}) == len(everything)
+    assert min(map(n_words, sets["test_long"])) > max(n_words(e) for split in ("train", "dev", "test")
+                                                      for e in sets[split])
+
+
+@TOGETHER
+def test_words_of_the_test_sets_are_known(sets):
+    "What the test sets ask for was to be learned: every word form of theirs is in training, nearly all several times."
+    for side in ("src_tokens", "tgt_tokens"):
+        known = {token.lower() for e in sets["train"] for token in getattr(e, side)}
+        for split in ("dev", "test", "test_long"):
+            unknown = {token.lower() for e in sets[split] for token in getattr(e, side)} - known
+            assert not unknown, unknown
+
+
+def test_the_same_in_another_process_and_for_good():
+    "Nothing hangs on the order of a set; and the shipped models and their records rest on these very sentences."
+    digest = hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexdigest()
+    assert digest == "255eee6d5ed43c659b93f302fe8c3f0709e21c469b1aed87cbfaac9480c1b644"
+    for hash_seed in ("0", "1"):
+        made = subprocess.run([sys.executable, "-c", PRINT_DIGEST], env=os.environ | {"PYTHONHASHSEED": hash_seed},
+                              text=True,
+                              capture_output=True, check=True)
+        assert made.stdout.strip() == digest
+
+
+@TOGETHER
+def test_every_sentence_is_unambiguous(sets):
+    for example in sets["test"][:40] + sets["test_long"][:10]:
+        derivations = parse(example.src)
+        assert [realise(derivation) for derivation in derivations] == [example]
+
+
+@TOGETHER
+def test_structure_survives_json(sets):
+    from dataclasses import asdict
+    example = next(e for e in sets["test_long"] if e.dependencies and e.antecedents)
+    record = json.loads(json.dumps(asdict(example)))
+    assert [Dependency(*d) for d in record["dependencies"]] == list(example.dependencies)
+    assert [tuple(pair)
+            for pair in record["alignment"]] == list(example.alignment) and tuple(
+                record["src_tokens"]) == example.src_tokens
+
+
+@pytest.mark.parametrize("english, german", [
+    ("The table is old because the woman bought it.", "Der Tisch ist alt, weil die Frau ihn kaufte."),
+    ("Because the window was dirty, my sister cleaned it.",
+     "Weil das Fenster schmutzig war, putzte es meine Schwester."),
+    ("The dog loves its bed.", "Der Hund liebt sein Bett."),
+    ("The cat loves its hat.", "Die Katze liebt ihren Hut."),
+    ("Now the small child wakes the birds that sleep in the forest.", None),
+    ("You could follow the queen who turned the lamps off.",
+     "Du konntest der Königin folgen, die die Lampen ausschaltete."),
+    ("The teacher says that two horses ran in the village.", "Der Lehrer sagt, dass zwei Pferde im Dorf rannten."),
+    ("If the king is tired, you help him.", "Wenn der König müde ist, hilfst du ihm."),
+    ("The man sees the woman but.", None),
+])
+def test_by_hand(english, german):
+    "A translation written by a person, or none where the grammar does not know the sentence."
+    assert [realise(derivation).tgt for derivation in parse(english)] == ([german] if german else [])
+
+
+def test_more_than_a_million():
+    assert count(grammar(), 5) > 10**6

@@ -1,0 +1,322 @@
+"""Searches against a search that has no cache, no batch, no tree and no early end, on models of many shapes."""
+
+import itertools
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
+from annotated_transformer.decoding import translation
+from annotated_transformer.decoding.search import (
+    Ensemble,
+    SearchConfig,
+    beam_search,
+    greedy,
+    largest,
+    length_penalty,
+    sample,
+    search,
+)
+from annotated_transformer.decoding.translation import Translator, evaluate, load
+from annotated_transformer.engine.kv_cache import DecoderState
+from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
+from annotated_transformer.tools.files import InputError
+
+SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
+SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}, {"d_k": 3, "d_v": 5}]
+few = settings(max_examples=25, deadline=None)
+
+
+def model_of(seed: int, ends: bool = True, **changes) -> Transformer:
+    torch.manual_seed(seed)
+    model = Transformer(replace(SMALL, **changes)).double().eval()
+    with torch.no_grad():
+        model.embedding.weight[PAD + 1:] *= 3
+        if not ends:  # in a post-norm model whose last bias is this row's opposite, the end symbol's logit is far below the others'
+            model.decoder[-1].residuals[2].norm.bias -= 4 * model.embedding.weight[END]
+    return model
+
+
+def sources(lengths: list[int], seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    src = torch.full((len(lengths), max(lengths)), PAD)
+    for row, n in zip(src, lengths):
+        row[:n] = torch.tensor([*torch.randint(4, SMALL.vocab_size, (n - 1,), generator=generator).tolist(), END])
+    return src
+
+
+@torch.no_grad()
+def plainly(model, src, beam_size, alpha, limit):
+    "The finished hypotheses of one sentence, best first, by reading every beginning anew at each step."
+    beam, finished = [(0.0, ())], []
+    for length in range(1, limit + 1):
+        extensions = []
+        for total, ids in beam:
+            logs = model(src, torch.tensor([[START, *ids]]))[0, -1].log_softmax(-1).tolist()
+            extensions += [(total + log, (*ids, s)) for s, log in enumerate(logs) if s not in (PAD, UNKNOWN, START)]
+        extensions = sorted(extensions, reverse=True)[:beam_size - len(finished)]
+        done = [e for e in extensions if e[1][-1] == END or length == limit]
+        finished += [(total / ((5 + length) / 6) ** alpha, [s for s in ids if s != END]) for total, ids in done]
+        beam = [e for e in extensions if e not in done]
+        if not beam:
+            break
+    return sorted(finished, key=lambda f: -f[0])
+
+
+@few
+@given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 5),
+       st.sampled_from([0.0, 0.6, 1.0, 3.0]), st.integers(0, 5))
+def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, shape, lengths, beam_size, alpha, extra):
+    model, src = model_of(seed, **shape), sources(lengths, seed)
+    for row, n, found in zip(src, lengths, beam_search(model, src, SearchConfig(beam_size, alpha, extra, n_best=beam_size))):
+        expected = plainly(model, row[None, :n], beam_size, alpha, n + extra)
+        assert [h.ids for h in found] == [ids for _, ids in expected]
+        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
+
+
+@few
+@given(st.integers(0, 10_000), st.integers(2, 6))
+def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
+    model, src = model_of(seed, ends=False), sources([5, 3], seed)
+    kept, config = [], SearchConfig(beam_size, extra=50, n_best=beam_size, early=False)
+
+    def never(state):
+        kept.append(state.ancestors.size(-1))
+
+    with pytest.MonkeyPatch.context() as patch:
+        found = beam_search(model, src, config)
+        patch.setattr(DecoderState, "forget", never)
+        whole = beam_search(model, src, config)
+    for few_keys, all_keys in zip(itertools.chain(*found), itertools.chain(*whole)):
+        assert few_keys.ids == all_keys.ids and few_keys.score == pytest.approx(all_keys.score, rel=1e-12)
+    assert len(kept) == 3 and all(len(h.ids) > 48 for h in found[0])  # steps 16, 32, 48: there was something to forget
+
+
+def test_a_long_search_forgets_its_dead_branches(monkeypatch):
+    "Every sixteenth step leaves at least three keys of four that some beginning still descends from."
+    model, src, known = model_of(1, ends=False), sources([5], 1), []
+    follow = DecoderState.follow
+
+    def watched(state, parent):
+        follow(state, parent)
+        if state.position % 16 == 0:
+            alive = state.ancestors[:, :, : state.length].any(1).sum(1).max()
+            known.append((state.length, int(alive)))
+
+    monkeypatch.setattr(DecoderState, "follow", watched)
+    beam_search(model, src, beam_size=8, extra=200, early=False)
+    assert len(known) == 12 and all(alive > 0.75 * length for length, alive in known)
+    assert known[-1][0] < 1 + 8 * 191, "no key was dropped in 192 steps"
+
+
+@few
+@example(234, [1, 2], [4])
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.lists(st.integers(4, 12), max_size=3))
+def test_a_forced_prefix_is_followed_by_what_follows_it(seed, lengths, prefix):
+    model, src = model_of(seed), sources(lengths, seed)
+    config = SearchConfig(3, extra=5, prefix=[prefix, *([] for _ in lengths[1:])])
+    for found in (greedy(model, src, config), [h[0] for h in beam_search(model, src, config)],
+                  sample(model, src, config)):
+        assert found[0].ids[:len(prefix)] == prefix
+        for h, row, n in zip(found, src, lengths):
+            out = torch.tensor([h.ids + [END] * (len(h.token_log_probabilities) > len(h.ids))])
+            with torch.no_grad():
+                logs = model(row[None, :n], torch.cat((torch.tensor([[START]]), out[:, :-1]), 1)).log_softmax(-1)
+            assert h.token_log_probabilities == pytest.approx(logs.gather(2, out[:, :, None])[0, :, 0].tolist(), rel=1e-9, abs=1e-9)
+            assert h.log_probability == pytest.approx(sum(h.token_log_probabilities))
+    for (h,), (alone,) in list(zip(beam_search(model, src, config, prefix=None), beam_search(model, src, config)))[1:]:
+        assert h.ids == alone.ids and h.score == pytest.approx(alone.score, rel=1e-12)  # another batch: the last bit may differ
+
+
+@pytest.mark.parametrize("prefix, said", [([[PAD]], "prefix 0"), ([[START]], "prefix 0"), ([[END]], "prefix 0"), ([[4] * 6], "shorter than 6"),
+                                          ([[4], [4]], "2 prefixes for 1")])
+def test_a_prefix_that_cannot_be_is_refused(prefix, said):
+    model, src = model_of(0), sources([3], 0)
+    for decode in (greedy, beam_search, sample):
+        with pytest.raises(ValueError, match=said):
+            decode(model, src, extra=3, prefix=prefix)
+
+
+def test_learned_positions_end_an_output():
+    model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
+    assert search(model, src, beam_size=3, early=False).symbol.shape[0] <= 7
+    assert all(len(h.token_log_probabilities) <= 7 for h in (*beam_search(model, src, beam_size=3)[0], *greedy(model, src)))
+
+
+@few
+@given(st.integers(0, 1000), st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3), st.integers(1, 4))
+def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size):
+    members, src = [model_of(seed + i, **shape) for i, shape in enumerate(shapes)], sources([4, 2], seed)
+    mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
+    for row, size, found in zip(src, (4, 2), beam_search(Ensemble(members), src, beam_size=beam_size, extra=3, n_best=beam_size)):
+        expected = plainly(mean, row[None, :size], beam_size, 0.6, size + 3)[:beam_size]
+        assert [h.ids for h in found] == [ids for _, ids in expected]
+        assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
+
+
+def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table_of_positions_binds():
+    for models in ([], [model_of(0), model_of(1, vocab_size=14)]):
+        with pytest.raises(ValueError, match="one vocabulary"):
+            Ensemble(models)
+    short, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
+    for members in ([model_of(4), short], [short, model_of(4, positions="learned", max_length=64)]):
+        assert search(Ensemble(members), src, beam_size=3, early=False).symbol.shape[0] <= 7
+
+
+def test_a_search_ends_when_nothing_open_can_win():
+    "The end symbol is nearly certain at once: the search to the limit is long, and the one that may stop takes a step or two."
+    model, src = model_of(0), sources([4], 0)
+    with torch.no_grad():
+        model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[END]
+    short, long = (search(model, src, early=early) for early in (True, False))
+    assert short.symbol.shape[0] <= 3 and short.best(0, 1, 0.6) == long.best(0, 1, 0.6)
+
+
+def test_a_beam_wider_than_the_vocabulary():
+    model, src = model_of(5), sources([2, 3], 5)
+    wide = beam_search(model, src, beam_size=40, extra=1, n_best=40)
+    for hypotheses, n in zip(wide, (2, 3)):
+        assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) >= 13
+        assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+
+
+@few
+@given(st.integers(0, 10_000), st.sampled_from([1, 5, 130, 700, 3001]), st.integers(1, 8))
+def test_largest_is_topk(seed, n, k):
+    x = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed))
+    k = min(n, k)
+    assert all(torch.equal(a, b) for a, b in zip(largest(x, k), x.topk(k)))
+
+
+def test_sampling_is_repeatable_and_a_temperature_must_be_above_zero():
+    model, src = model_of(0), sources([4, 4], 2)
+    assert sample(model, src, seed=3) == sample(model, src, seed=3)
+    assert len({tuple(sample(model, src, seed=s)[0].ids) for s in range(8)}) > 1
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="temperature"):
+            sample(model, src, temperature=wrong)
+
+
+@pytest.mark.parametrize("length, alpha", [*itertools.product((1, 7, 60), (0.0, 0.6, 1.0))])
+def test_the_penalty_is_that_of_wu_et_al(length, alpha):
+    assert length_penalty(length, alpha) == pytest.approx(math.exp(alpha * (math.log(5 + length) - math.log(6))))
+
+
+# --- positions that were learned ------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def of_twenty():
+    "A translator that has learned twenty positions, and a text longer than that."
+    vocabulary = BytePairVocabulary.learn(["a b c d e f g h i j k l m n o p q r s t u v w x y z"] * 20, 57)
+    torch.manual_seed(0)
+    model = Transformer(replace(SMALL, vocab_size=len(vocabulary), positions="learned", max_length=20))
+    return Translator(model, vocabulary), "a b c d e f g h i j k l m n o p q r s t u v w x y z " * 2
+
+
+def test_what_is_longer_than_the_positions_is_told_before_the_work(of_twenty, monkeypatch):
+    translator, long = of_twenty
+    monkeypatch.setattr(Translator, "translate", lambda *args, **options: pytest.fail("translated first"))
+    for src, tgt, told in ((["a", long], ["a", "b"], "source, line 2"), (["a", "b"], [long, "b"], "reference, line 1")):
+        for work in (translator.measure, partial(evaluate, translator)):
+            with pytest.raises(InputError, match=f"{told}: .* 20 positions: "):
+                work(src, tgt)
+
+
+def test_attention_of_an_output_that_the_positions_cut(of_twenty):
+    translator, long = of_twenty
+    record = translator.attention(long[:30])
+    assert record.cross[0].shape[-2] == len(record.tgt_outputs) <= 20
+
+
+@pytest.mark.parametrize("symbols", range(1, 22))
+@pytest.mark.parametrize("extra", [2, 10, 50])
+def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
+    translator, _ = of_twenty
+    source = "a b"  # and its end
+    limit = min(len(translator.encode([source])[0]) + extra, 20)
+    prefix = [[5] * symbols]
+    if symbols < limit:
+        assert translator.search([source], prefix=prefix, extra=extra)[0][0].ids[:symbols] == prefix[0]
+    else:
+        with pytest.raises(InputError, match=f"prefix of {symbols} tokens"):
+            translator.search([source], prefix=prefix, extra=extra)
+
+
+# --- what a caller may ask ----------------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def bytewise():
+    "A random translator whose vocabulary falls back to bytes, each of which it likes to write."
+    vocabulary = BytePairVocabulary.learn(["the old cow sees a young cow", "the young dog plays", "a dog sees the old"] * 20, 310, byte_fallback=True)
+    return Translator(model_of(7, vocab_size=len(vocabulary)), vocabulary)
+
+
+@few
+@given(st.sampled_from(["the", "the o", "the old c", "a you", "a dog", "th", "t", "\N{SNOWMAN}", "sees \N{SNOWMAN}x"]), st.integers(0, 99), st.booleans())
+def test_a_translation_begins_with_its_prefix_and_an_open_word_may_go_on(bytewise, prefix, seed, drawn):
+    config = SearchConfig(3, extra=20, n_best=3, sample=drawn, seed=seed)
+    for asked in (prefix, prefix + " "):
+        for found in bytewise.search(["the old cow", "a dog"], config, prefix=[asked, ""])[0]:
+            text = bytewise.vocabulary.decode(found.ids)
+            assert text.startswith(prefix)
+            if asked != prefix:
+                assert found.ids[:len(bytewise.vocabulary.encode(prefix))] == bytewise.vocabulary.encode(prefix)
+
+
+def test_a_prefix_that_ends_inside_a_word_is_no_word_of_its_own():
+    translator, source = load("ende"), "The parliament rejected the proposal."
+    assert translator.translate(source, prefix="Das Parl") == translator.translate(source, prefix="Das ") == "Das Parlament lehnte den Vorschlag ab."
+    assert translator.translate(source, prefix="Das Parl ").startswith("Das Parl")
+
+
+def test_no_text_comes_twice_and_each_is_one_line(bytewise):
+    found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, extra=6)
+    for translations in found:
+        texts = [t.text for t in translations]
+        assert len(texts) == len({*texts}) and all(t.isprintable() or not {*t} & {"\n", "\r", "\x85", "\u2028"} for t in texts)
+    alike = translation.text_of([bytewise.vocabulary.encode("a")[0], *bytewise.vocabulary._processor.PieceToId(["<0x0A>", "<0x0D>", "<0x00>"]),
+                                 *bytewise.vocabulary.encode("dog")], bytewise.vocabulary)
+    assert alike == "a  dog"
+
+
+def test_what_is_unknown_is_never_written():
+    model, src = model_of(0), sources([4, 2], 0)
+    with torch.no_grad():
+        model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[UNKNOWN]
+    for ids in (*(h.ids for found in beam_search(model, src, n_best=4) for h in found), *(h.ids for h in sample(model, src))):
+        assert UNKNOWN not in ids
+
+
+def test_draws_of_a_translator_are_repeatable_and_none_comes_twice(bytewise):
+    drawn = bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=4)
+    assert drawn == bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=4)
+    assert drawn != bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=5)
+    assert 1 < len(drawn[0]) <= 5 and len(drawn[1]) == 1 and [t.score for t in drawn[2]] == sorted((t.score for t in drawn[2]), reverse=True)
+
+
+def test_an_output_is_no_longer_than_it_may_be(bytewise):
+    for config in (SearchConfig(max_length=3), SearchConfig(extra=-100), SearchConfig(sample=True, max_length=2)):
+        for (found,) in bytewise.search(["the old cow sees", "a"], config):
+            assert len(found.token_log_probabilities) <= (config.max_length or 1)
+
+
+@pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9}, {"beam_size": None}, {"alpha": math.nan},
+                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5}, {"max_length": 0}, {"temperature": 0}, {"seed": -1},
+                                     {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]}, {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
+                         ids=lambda options: f"{options}"[:40])
+def test_wrong_options_are_told_in_a_line(of_twenty, options):
+    with pytest.raises(InputError) as told:
+        of_twenty[0].translate(["a b"], **options)
+    assert len(str(told.value)) < 250 and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("lines", [[None], ["a", b"a"], b"a", 3, None, [["a"]], [1.5]], ids=repr)
+def test_lines_that_are_no_text_are_told(of_twenty, lines):
+    for ask in (of_twenty[0].translate, of_twenty[0].search, of_twenty[0].n_best):
+        with pytest.raises(InputError):
+            ask(lines)

@@ -1,0 +1,373 @@
+"""The tables of results:
+
+every cell the paper's or a record's, else missing with a command; and the summary, which is what the records give.
+"""
+import json
+import math
+import os
+import re
+import shutil
+from dataclasses import asdict, replace
+
+import pandas as pd
+import pytest
+
+from annotated_transformer.drawing.result_tables import Cell, ResultTable, to_html, to_latex, write_tables
+from annotated_transformer.experiments import results, summary
+from annotated_transformer.experiments.variations import command_for
+from annotated_transformer.model.transformer import BASE
+from annotated_transformer.paper import tables as paper
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.records import comparison_of, finished, make_record, read_records, write_record
+from here import ROOT
+
+RECORDS = ROOT / "nbs" / "results"
+
+
+def record(name: str, task: str, metrics: dict, **more) -> dict:
+    "A whole record."
+    return {"name": name, "task": task, "row": None, "command": f"make {name}", "revision": "0123abc",
+            "date": "2026-01-01",
+            "data": {}, "config": {"model": {"pre_norm": True}},
+            "seed": 0, "hardware": "a machine", "versions": {}, "seconds": 10.0, "metrics": metrics} | more
+
+
+def variation(row: str, seed: int, perplexity: float, bleu: float) -> dict:
+    return record(f"row_small_{row}_seed{seed}", "variation",
+                  {"perplexity": perplexity, "sacrebleu/dev": bleu, "steps": 2000, "parameters": 4_000_000},
+                  row=row, seed=seed, sittings=[])
+
+
+def cells(table: ResultTable) -> list[Cell]:
+    return [cell if isinstance(cell, Cell) else Cell(cell) for line in table.lines for cell in line]
+
+
+def named(*records: dict) -> dict[str, dict]:
+    return {r["name"]: r for r in records}
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, dict]:
+    return read_records(RECORDS)
+
+
+@pytest.fixture(scope="module")
+def tables(whole) -> dict[str, ResultTable]:
+    return results.all_tables(finished(whole))
+
+
+@pytest.mark.parametrize("metrics, said", [({}, "no metric perplexity"), ({"perplexity": None}, "None"),
+                                           ({"perplexity": math.inf}, "inf"), ({"perplexity": "5"}, "'5'")])
+def test_a_metric_that_is_missing_is_one_line(metrics, said):
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        results.table_3(named(variation("base", 0, 5, 30) | {"metrics": metrics}))
+    assert "row_small_base_seed0: " in str(caught.value) and "make row_small_base_seed0" in str(caught.value)
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("make, n, columns", [
+    (results.table_1, 1, {("the paper", "complexity per layer"): "complexity_per_layer",
+                          ("the paper", "maximum path length"): "maximum_path_length"}),
+    (results.table_2, 2, {("BLEU EN-DE", "paper"): "bleu_en_de", ("BLEU EN-FR", "paper"): "bleu_en_fr"}),
+    (results.table_3, 3, {("PPL (dev)", "paper"): "ppl", ("BLEU (dev)", "paper"): "bleu",
+                          ("params ×10⁶", "paper"): "params_millions", ("", "h"): "h"}),
+    (results.table_4, 4, {("F1", "paper"): "f1"}),
+    (results.appendix_table, "appendix",
+     {("PPL (dev)", "paper"): "ppl", ("BLEU (dev)", "paper"): "bleu", ("", "n_p"): "n_p"}),
+])
+def test_the_papers_cells_are_the_papers(make, n, columns):
+    "Without records: each printed number in its place, each of ours missing with a command, and nothing else."
+    ours, theirs = make({}).frame, paper.table(n)
+    assert len(ours) == len(theirs)
+    for column, name in columns.items():
+        for shown, value in zip(ours[column], theirs[name]):
+            assert pd.isna(value) and not shown or shown == str(value) or float(shown.strip("*")) == float(value)
+    assert all(c.command for c in cells(make({})) if c == "missing") and not any(c.records for c in cells(make({})))
+
+
+def test_table_3_is_filled_by_records():
+    rows = list(paper.table(3).row)
+    found = named(*(variation(row, 0, 5 + i / 10, 30 - i) for i, row in enumerate(rows)),
+                  variation("base", 1, 5.2, 31.0),
+                  variation("base", 2, 5.4, 32.0), record("row_tiny_A1_seed0", "variation", {}),
+                  record("row_small_step_time", "variation", {"ratio/AOP1": 1.4}, sittings=[]))
+    table = results.table_3(found)
+    shown = table.frame
+    assert "missing" not in set(cells(table)) and table.commands == []
+    # 5.0, 5.2, 5.4: mean 5.2, and the squares of the deviations sum to 0.08, over 2; 30, 31, 32: mean 31, deviation 1
+    assert shown["PPL (dev)", "ours"][0] == "5.20 ± 0.20" and shown["BLEU (dev)", "ours"][0] == "31.0 ± 1.0"
+    assert shown["PPL (dev)", "ours"][1] == "5.10" and shown["BLEU (dev)", "ours"][len(rows) - 1] == "11.0"
+    bases = {f"row_small_base_seed{i}" for i in range(3)}
+    assert any(set(c.records) == bases for c in cells(table)) and {name for c in cells(table)
+                                                                   for name in c.records} <= set(found)
+    steps = found["row_small_step_time"] | {"metrics": {"ratio/AOP1": 1.4, "ratio/AOP2": 1.2}}
+    aop = results.appendix_table(found | named(variation("AOP1", 0, 4.9, 33.0), steps)).frame
+    assert list(aop["time / base's", "ours"]) == ["1.00", "1.40", "1.20"]
+    assert list(aop["training time", "paper"]) == ["12 hours", "16 hours", "16 hours"]
+    assert list(aop["BLEU (dev)", "ours"][1:]) == ["33.0", "missing"]
+
+
+def test_rows_of_several_machines_are_not_averaged_and_say_which():
+    def trained(row: str, seed: int, machine: str, precision: str, ppl: float, bleu: float) -> dict:
+        config = {"model": {"pre_norm": False}, "training": {"precision": precision}}
+        return variation(row, seed, ppl, bleu) | {"hardware": machine, "config": config}
+
+    gpu, old, new = ("1 x A GPU", "bfloat16"), ("A CPU (AVX512), 1 thread",
+                                                "bfloat16"), ("A CPU (AVX2), 1 thread", "float32")
+    bases = [trained("base", seed, *on, 5 + seed, 30 - seed) for seed, on in enumerate([gpu] * 3 + [old] * 2 + [new])]
+    rows = [trained("A1", 0, *gpu, 5.5, 20), trained("A1", 3, *old, 9, 1), trained("A1", 4, *old, 9, 1),
+            trained("A3", 1, *gpu, 6, 25),
+            trained("A4", 1, *gpu, 6, 25), trained("A2", 3, *old, 5.25, 21), trained("A2", 5, *new, 1, 90),
+            trained("A2", 4, *old, 5.75, 23),
+            trained("AOP1", 5, *new, 4, 22),
+            trained("C1", 7, "another CPU, 1 thread", "bfloat16", 6, 25)]  # no base there
+    table, appendix = results.table_3(named(*bases, *rows)), results.appendix_table(named(*bases, *rows))
+    shown = table.frame["PPL (dev)", "ours"]
+    assert list(shown[:5]) == ["6.00 ± 1.00", "5.50", "5.50 ± 0.35‡", "6.00",
+                               "6.00"] and table.frame["BLEU (dev)", "ours"][2] == "22.0 ± 1.4‡"
+    assert shown[7] == "missing" and list(appendix.frame["PPL (dev)", "ours"]) == ["6.00 ± 1.00", "4.00‡", "missing"]
+    assert ("3 seeds, 1 of A1, 2 of A2, 1 of A3, 1 of A4; trained on A GPU, bfloat16; "
+            "‡: on A CPU, bfloat16, where base has 8.50 ± 0.71 and 26.5 ± 0.7") in table.caption
+    assert "‡: on A CPU, float32, where base has 10.00 and 25.0" in appendix.caption
+    assert "‡: on A CPU, bfloat16" not in appendix.caption
+    alone = results.table_3(named(*bases[:3], rows[6]))  # no base of its own precision
+    assert alone.frame["PPL (dev)", "ours"][2] == "missing" and "‡" not in alone.caption
+
+
+def test_captions_say_how_the_small_runs_were_made():
+    post = variation("base", 0, 5, 30)
+    post["config"] = {"model": {"pre_norm": False}}
+    for make in (results.table_3, results.appendix_table):
+        said = make(named(post)).caption
+        assert "Multi30k" in said and "divided by 4" in said and "2,000 steps" in said
+        assert "post-norm" in said and "pre-norm" not in said
+
+
+def test_missing_rows_name_the_plan():
+    assert results.table_3({}).commands == results.appendix_table({}).commands == [command_for("small")]
+
+
+def test_abandoned_runs_are_in_no_table_but_their_own():
+    given_up = variation("base", 0, 5, 30) | {"status": "abandoned", "reason": "the loss rose"}
+    assert not finished(named(given_up)) and results.abandoned(named(given_up)).lines[0][2] == "the loss rose"
+
+
+def passed(layer: str, seconds: float, **config) -> dict:
+    "The record of a layer's times."
+    config = {"layer": layer, "device": "cpu", "batch": 8, "k": 3, "r": 63} | config
+    passes = [{"n": n, "d": d, "seconds": seconds * n / 512} for d in (256, 512) for n in (32, 128, 512, 2048)]
+    return record(f"complexity_{layer}", "complexity", {"passes": passes}, config=config)
+
+
+def test_table_1_says_how_it_was_measured():
+    table = results.table_1(named(passed("self-attention", 0.25, batch=5, r=31)))
+    assert "batches of 5, k = 3, r = 31, a machine" in table.caption
+    assert list(table.lines[0][4:]) == ["15.6†", "62.5†", "250†", "1,000†"] and set(table.lines[1][4:]) == {"missing"}
+
+
+def translated(name: str, data: str, tgt: str, d_model: int, **metrics) -> dict:
+    facts = {"name": data, "src": "en", "tgt": tgt, "splits": {"train": {"pairs": 1000}}}
+    return record(name, "translation", {"steps": 5, "parameters": 6_000_000, "tokens_per_second": 100} | metrics,
+                  data=facts,
+                  config={"model": asdict(replace(BASE, d_model=d_model)), "training": {}}, signature="tok:13a")
+
+
+def test_table_2_takes_a_run_on_the_papers_data_by_its_recipe():
+    found = named(translated("wmt14_base_de", "wmt14", "de", 512,
+                             **{"sacrebleu/newstest2014_full": 26.5, "bleu_paper/newstest2014_full": 27.54}))
+    shown = results.table_2(found).frame
+    assert shown["BLEU EN-DE", "ours"].tolist()[-2:] == ["27.5†",
+                                                         "missing"] and shown["BLEU EN-FR", "ours"].tolist()[-2:] == [
+                                                             "missing"] * 2
+    assert set(shown["BLEU EN-DE", "ours"][:8]) == {""}  # other people's systems
+    with pytest.raises(InputError, match="no metric bleu_paper/newstest2014_full"):
+        results.table_2(named(translated("wmt14_base_de", "wmt14", "de", 512, **{"sacrebleu/newstest2014_full": 26.5})))
+
+
+def test_a_test_set_comes_before_newstest2013():
+    scores = {f"sacrebleu/{name}": 4.0 + i for i,
+              name in enumerate(("dev", "newstest2013", "newstest2014_full", "other"))}
+    found = translated("a", "ende", "de", 512, **scores)
+    assert results.on_sets(found) == ["newstest2014_full", "other", "newstest2013"]
+    assert results.on_sets(translated("b", "ende", "de", 512, **{"sacrebleu/dev": 1.0})) == ["dev"]
+
+
+def test_costs_by_hand():
+    "Time: 12 h x 8 x 9.5 TFLOPS. Count: 6 operations for each of base's 63,045,632 parameters."
+    assert results.cost_by_time(12, 8, "P100") == 12 * 3600 * 8 * 9.5e12 == 3.2832e18
+    assert f"{results.cost_by_time(3.5 * 24, 8, 'P100'):.1e}" == "2.3e+19"
+    assert results.cost_by_count(BASE, 2.0) == 12 * 63_045_632
+
+
+def test_our_runs_tell_both_bleus_and_their_cost():
+    found = named(translated("a", "multi30k", "de", 512,
+                             **{"sacrebleu/test": 33.34, "bleu_paper/test": 34.0, "sacrebleu/dev": 1.0}),
+                  translated("b", "multi30k", "fr", 512, **{"sacrebleu/dev": 50.0, "bleu_moses/dev": 51.0}),
+                  translated("c", "multi30k", "de", 512, **{"sacrebleu/test": 20.0}),
+                  record("settings", "translation", {"points": []}, config={"model": {}}))
+    shown = results.our_runs(found).frame.set_index(("", "run"))
+    assert shown["BLEU", "sacreBLEU"].to_dict() == {"a": "33.3†", "c": "20.0†", "b": "50.0†"}
+    assert shown["BLEU", "paper's recipe"].to_dict() == {"a": "34.0†", "c": "not scored", "b": "51.0†"}
+    counted = set(shown["cost (FLOPs)", "counted"])
+    assert counted == {results.power(1000 * results.cost_by_count(BASE, 1.0)) + "†"}  # 1,000 tokens
+
+
+def test_table_4_and_its_missing_cells():
+    facts = {"trained_on": "CRAFT", "tested_on": "CRAFT's test", "training_trees": 17_000}
+    parser = record("parsing_craft", "parsing", {"f1/test": 80.04, "f1_40/test": 85.0},
+                    config={"model": {"n_layers": 3, "d_model": 256}}, **facts)
+    grammar = record("parsing_baselines_craft", "parsing", {"f1_right/test": 9.0, "f1_pcfg/test": 99.98}, config={},
+                     **facts)
+    lstm = record("parsing_craft_recurrent", "parsing", {"f1/test": 78.6},
+                  config={"kind": "recurrent", "model": {"n_layers": 3, "d_model": 208}}, **facts)
+    assert "LSTM with attention (3 layers, 208 wide)" in results.table_4(named(lstm)).frame["", "parser"].tolist()
+    table = results.table_4(named(parser, grammar, record("parsing_wsj", "parsing", {"f1/test": 91.0})))
+    shown = table.frame
+    assert shown["F1", "ours"].tolist()[len(paper.table(4)):] == ["80.0†", "9.0†", "99.98†"]  # 99.98 is not 100.0
+    assert "91.0†" in shown["F1", "ours"].tolist() and len(table.commands) == 1
+    assert shown["", "parser"].tolist()[-3:] == ["Transformer (3 layers, 256 wide)", "right branches",
+                                                 "counted grammar (PCFG)"]
+
+
+def test_systems_that_live_here_stand_beside_the_papers():
+    "Without records everything of ours is missing, with a command; with them each is in its own line and column."
+    empty = results.table_2_here({})
+    plans = ("rivals_measured", "wider_rates", "input_feeding")
+    assert {c.command for c in cells(empty)
+            if c == "missing"} == {f"python -m annotated_transformer.experiments run {plan}" for plan in plans}
+    assert set(empty.frame["the paper: newstest2014", "EN-DE"]) - {""} <= {str(line[2]) for line in paper.printed(2)[0]}
+    test = "sacrebleu/test_2016_flickr"
+    found = named(*(record(f"rival_test_recurrent_seed{i}", "rival", {test: 30.0 + i}, sittings=[]) for i in range(3)),
+                  record("rival_recurrent_seed0", "rival", {"parameters": 4.8e6, "flops": 3e14}, sittings=[]),
+                  record("rival_test_recurrent_fr_seed0", "rival", {test: 44.0}, sittings=[]),
+                  record("rival_test_ensemble_recurrent", "rival", {test: 33.0}, sittings=[]),
+                  record("wider_rates_test_recurrent_seed0", "rival", {test: 35.0}, sittings=[]),
+                  record("wider_rates_test_ensemble_recurrent", "rival", {test: 36.0}, sittings=[]))
+    shown = results.table_2_here(found).frame.set_index(("", "system"))
+    here = "here: Multi30k, test_2016_flickr"
+    assert list(shown.loc["GNMT, before RL"][[(here, "EN-DE"), (here, "EN-DE, higher rates"), (here, "EN-FR"),
+                                              (here, "weights ×10⁶")]]) == ["31.0 ± 1.0", "35.0", "44.0", "4.8"]
+    assert list(shown.loc["GNMT, before RL, three seeds together"][[(here, "EN-DE"),
+                                                                    (here, "EN-DE, higher rates")]]) == ["33.0", "36.0"]
+    assert shown.loc["MoE [32]"][here,
+                                 "EN-DE, higher rates"] == "not made" and shown.loc["GNMT + RL [38]"][
+                                     here, "EN-DE"] == "missing"
+    assert shown.loc["GNMT + RL Ensemble [38]"][here, "EN-DE"] == "not made"
+    later = named(record("wider_rates_test_input-feeding_seed0", "rival", {test: 34.0}, sittings=[]),
+                  record("wider_rates_input-feeding_seed0", "rival", {"parameters": 4.5e6, "flops": 3e14}, sittings=[]))
+    shown = results.table_2_here(later).frame.set_index(("", "system")).loc["LSTMs with input feeding"][here].tolist()
+    assert shown == ["not made", "34.0", "not made", "4.5", "3.0·10¹⁴"]
+    parsers = results.table_4_here(named(*(record(f"parsing_craft_seed{i}", "parsing",
+                                                  {"f1/test": 80.0 + i, "f1_free/test": 70.0, "parameters": 3e6},
+                                                  sittings=[])
+                                           for i in range(2))))
+    assert list(parsers.frame["here: CRAFT's test set", "F1, free search"]) == ["missing", "70.0 ± 0.0"]
+    assert list(parsers.frame["here: CRAFT's test set", "F1"]) == ["missing",
+                                                                   "80.5 ± 0.7"] and list(
+                                                                       parsers.frame[
+                                                                           "the paper: WSJ section 23", "F1"]) == [
+                                                                               "88.3", "91.3"]
+
+
+def test_seeds_of_a_parser_are_one_line():
+    facts = {"trained_on": "CRAFT", "tested_on": "CRAFT's test", "training_trees": 17_000,
+             "config": {"model": {"n_layers": 3, "d_model": 256}}}
+    seeds = named(*(record(f"parsing_craft_seed{i}", "parsing", {"f1/test": f1}, sittings=[], **facts) for i,
+                    f1 in enumerate((50.0, 51.0, 52.0))))
+    assert results.table_4(seeds).frame["F1", "ours"].tolist()[len(paper.table(4)):] == ["51.0 ± 1.0"]
+
+
+def test_signs_of_the_tables_are_known_to_latex(tables):
+    for name, table in tables.items():
+        assert to_latex(table).isascii(), (name, {sign for sign in to_latex(table) if not sign.isascii()})
+
+
+def test_latex_rows_cover_every_column(tables):
+    for name, table in tables.items():
+        text = to_latex(table)
+        kinds = re.search(r"\\begin\{(?:tabular|longtable)\}\{(.*)\}$", text, re.M)[1].replace("p{4.5cm}", "p")
+        rows = [line for line in re.sub(r"\\&", "", text).splitlines() if line.endswith(r" \\")
+                and not line.startswith(r"\caption")]
+        spans = {sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row)) + row.count("&") + 1
+                 for row in rows}
+        assert re.fullmatch("[lrp]+", kinds) and spans == {len(kinds)} == {len(table.columns)}, name
+        assert text.count(r"\item ") == len(table.commands)
+        assert text.count(r"\midrule") == 1 + len([rule for rule in table.rules if rule])
+
+
+def test_style_stands_in_every_cell(tables):
+    "A notebook that is not trusted keeps no style sheet."
+    for table in tables.values():
+        html = to_html(table)
+        assert "<style" not in html and "class=" not in html and html.count("<td style=") == html.count("<td") > 0
+
+
+# --- files, and the summary -------------------------------------------------------------------------------------------
+
+def test_links_of_the_saved_tables_lead_somewhere():
+    "HTML, Markdown and LaTeX in figures/tables; each link is to the file that holds the record."
+    files = [path for path in (ROOT / "figures" / "tables").iterdir()]
+    pattern = {".html": r'href="([^"]+)"', ".md": r"\]\(([^)]+)\)", ".tex": r"\\href\{([^}]+)\}"}
+    links = {(path, link.replace("\\", "")) for path in files
+             for link in re.findall(pattern[path.suffix], path.read_text())}
+    assert links and not [(path.name, link) for path, link in links if not (path.parent / link).exists()]
+
+
+def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
+    # as deep, so the links are the same
+    saved, fresh = ROOT / "figures" / "tables", ROOT / "build" / f"tables-{os.getpid()}"
+    monkeypatch.chdir(ROOT)
+    try:
+        unlike = [path.name for path in write_tables(tables, fresh)
+                  if (saved / path.name).read_bytes() != path.read_bytes()]
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    assert not unlike, (f"figures/tables: {', '.join(unlike)} are not what the records give; "
+                        f"run: make notebooks NB=results")
+
+
+def test_a_group_differs_in_its_seeds_alone(whole):
+    """But for the precision of training and what follows from it, which the group's seeds may not share (then no
+    block does)."""
+    def plain(x):
+        drop = {"seed", "precision", "weights", "folder", "run", "runs", "sentences_sha256"}
+        return {key: plain(value) for key, value in x.items() if key not in drop} if isinstance(x, dict) else x
+
+    for name, group in summary.groups(finished(whole)).items():
+        first, *others = (whole[record] for record in group["records"])
+        assert len(set(group["seeds"])) == len(group["seeds"]), name
+        assert all(plain(r["config"]) .keys() == plain(first["config"]).keys() and r["task"] == first["task"]
+                   for r in others), name
+
+
+def test_the_program_adds_records_and_writes_the_summary(tmp_path, monkeypatch, capsys):
+    "Records that runs under way left as files of their own, with their sentences; what it writes is sorted and whole."
+    old, new = tmp_path / "old", tmp_path / "new"
+    for seed in range(2):
+        metrics = {"perplexity": 7.0 + seed, "sacrebleu/dev": 30.0, "parameters": 4_000_000}
+        write_record(old / f"row_small_A1_seed{seed}.json", make_record(
+            f"row_small_A1_seed{seed}", "variation", row="A1", data={"name": "multi30k"}, seed=seed, seconds=0.0,
+            metrics=metrics,
+            config={"model": {"pre_norm": False}, "training": {"precision": "float32"}}))
+    (old / "row_small_A1_seed0.sentences.tsv").write_text("x\n1\n")
+    for _ in range(2):  # the same records twice are there once
+        summary.main(["--add", str(old), "--records", str(new)])
+    assert "2 records added" in capsys.readouterr().out and (
+        new / "sentences" / "row_small_A1_seed0.sentences.tsv").exists()
+    assert len((new / "variations.jsonl").read_text().splitlines()) == 2
+    found = json.loads((new / "summary.json").read_text())
+    assert found["groups"]["row_small_A1"]["metrics"]["perplexity"] == {
+        "value": 7.5, "spread": 0.70711, "values": [7.0, 8.0]}
+    assert found["verdicts"]["one_head_worse"][0]["verdict"] == "not yet measured"
+    with pytest.raises(SystemExit) as end:
+        summary.main(["--add", str(tmp_path / "none"), "--records", str(new)])
+    assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_summary_is_small_and_sorted():
+    path = RECORDS / "summary.json"
+    groups = list(json.loads(path.read_text())["groups"])
+    assert path.stat().st_size < 400_000 and groups == sorted(groups) and max(
+        map(len, path.read_text().splitlines())) < 3000
+    assert all(comparison_of(name) for name in groups)

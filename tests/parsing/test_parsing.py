@@ -1,0 +1,693 @@
+"""From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees."""
+import gzip
+import itertools
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import nltk
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer.commands import cli
+from annotated_transformer.corpus import grammar
+from annotated_transformer.corpus.corpora import Corpus
+from annotated_transformer.corpus.vocabulary import load_vocabulary
+from annotated_transformer.model.transformer import END
+from annotated_transformer.parsing import parser as parsing
+from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
+from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
+from annotated_transformer.parsing.treebanks import (
+    escape,
+    gold_trees,
+    prepare_trees,
+    source_line,
+    tokenise,
+    tree_corpus,
+    tree_files,
+    treebank,
+)
+from annotated_transformer.parsing.trees import clean, linearise, read_tree, read_trees, restore
+from annotated_transformer.training.checkpoints import remove_checkpoint
+from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.presets import TrainingConfig
+from annotated_transformer.training.runs import Run
+from here import fails, shared
+
+SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
+MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4,
+                          precision="float32")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_outputs():
+    "Models that have learned nothing write on to the limit: here it is near."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parsing, "EXTRA", 12)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    "A corpus of the grammar's trees and a run of a few updates."
+    folder = tmp_path_factory.mktemp("made")
+    corpus = tree_corpus(folder / "data", "grammar-trees", sizes=SIZES)
+    vocabulary = prepare_trees(corpus, 300)
+    assert train(start_run(folder / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
+    return folder
+
+
+def drawn(count, seed=0):
+    return [e.tree for e in itertools.islice(grammar.examples(seed), count)]
+
+
+@pytest.fixture(scope="module")
+def treebanks(tmp_path_factory):
+    "A folder as the runs of record want it, its trees the grammar's."
+    folder, trees = tmp_path_factory.mktemp("treebanks"), iter(drawn(500))
+    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
+        (folder / name).mkdir()
+        for i in range(20):
+            (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n"
+                                                                for tree in itertools.islice(trees, 12)))
+    (folder / "treebank_genia").mkdir()
+    with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
+        file.writelines(f"( {tree} )\n" for tree in drawn(1150, seed=3))
+    return folder
+
+
+# --- sources and splits -----------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def wsj(tmp_path):
+    for section in range(25):
+        (tmp_path / "wsj" / f"{section:02}").mkdir(parents=True)
+        for article in (1, 2):
+            (tmp_path / "wsj" / f"{section:02}" / f"wsj_{section:02}{article:02}.mrg").write_text(
+                f"( (S (NP-SBJ-1 (CD {section}) (CD {article})) (VP (VBZ counts) (NP (-NONE- *-1)))) )\n\n( (NP "
+                f"(-NONE- *)) )\n")
+    return tmp_path / "wsj"
+
+
+def test_penn_treebank_by_its_usual_sections(tmp_path, wsj):
+    corpus = tree_corpus(tmp_path / "data", "ptb", wsj)
+    wanted = {"train": range(2, 22), "dev": [22], "test": [23]}
+    for split, sections in wanted.items():
+        assert [src for src, _ in corpus.pairs(split)] == [f"{s} {a} counts" for s in sections for a in (1, 2)]
+    assert corpus.splits["train"]["dropped"]["empty"] == 40  # trees of traces alone: left out and counted
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in wsj.rglob("*.mrg"):
+        (flat / path.name).write_bytes(path.read_bytes())
+    assert tree_corpus(tmp_path / "again", "ptb", flat).digest == corpus.digest
+
+
+def test_split_by_file_not_by_sentence(tmp_path, treebanks):
+    corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
+    files = sorted((treebanks / "treebank_craft").iterdir())
+    for split, numbers in (("dev", (8, 18)), ("test", (9, 19))):
+        assert [src.split() for src, _ in corpus.pairs(split)] == [t.words for i in numbers for _,
+                                                                   t in read_trees(files[i])]
+    assert corpus.splits["train"]["pairs"] == 16 * 12
+
+
+def test_genia_is_split_in_blocks(tmp_path, treebanks):
+    """Of every ten blocks of a hundred trees the ninth develops and the tenth tests; beside CRAFT its test set stays
+    apart."""
+    whole = [read_tree(tree).words for tree in drawn(1150, seed=3)]
+    wanted = {"train": whole[:800] + whole[1000:], "dev": whole[800:900], "test": whole[900:1000]}
+    alone = tree_corpus(tmp_path / "genia", "genia", treebanks / "treebank_genia")
+    craft = tree_corpus(tmp_path / "craft", "craft", treebanks / "treebank_craft")
+    both = tree_corpus(tmp_path / "both", "craft+genia", treebanks)
+    sources = lambda corpus, split: [src.split() for src, _ in corpus.pairs(split)]
+    for split, words in wanted.items():
+        assert sources(alone, split) == words
+        assert sources(both, "test_genia" if split == "test"
+                       else split) == ([] if split == "test" else sources(craft, split)) + words
+    beside = tree_corpus(tmp_path / "beside", "craft", treebanks)  # GENIA's file and others lie in that folder too
+    assert all(sources(beside, split) == sources(craft, split) for split in craft.splits)
+    assert sources(both, "test") == sources(craft, "test") and len(gold_trees(both, "test_genia")) == 100
+
+
+@pytest.mark.parametrize("lost", [2, 15, 21, 22, 23])
+def test_missing_section(tmp_path, wsj, lost):
+    for path in (wsj / f"{lost:02}").iterdir():
+        path.unlink()
+    fails(lambda: tree_corpus(tmp_path / "data", "ptb", wsj), wsj, f"section {lost:02}",
+          {22: "dev", 23: "test"}.get(lost, "train"))
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_is_no_treebank(tmp_path, wsj, treebanks):
+    (tmp_path / "text").mkdir()
+    for i in range(10):
+        (tmp_path / "text" / f"{i}.tree").write_text("The dog sleeps.\n")
+    make = lambda name, source, **options: lambda: tree_corpus(tmp_path / "data", name, source, **options)
+    fails(make("craft", tmp_path / "text"), "0.tree, line 1", "no treebank")
+    fails(make("craft", tmp_path / "nowhere"), "nowhere")
+    fails(make("craft", None), "give")
+    fails(make("craft", wsj / "02"), "2 files")
+    fails(make("craft+genia", treebanks / "treebank_craft"), "genia*.mrg.gz")
+    fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
+    bad = wsj / "07" / "wsj_0702.mrg"
+    for content, line, what in ((b"( (S (NP (NN a)))\n", 1, "not closed"), (b"( (S (NN a)) )\n()\n", 2, "empty"),
+                                (b"(S (NN f(x)))\n", 1, "-LRB-"),
+                                (b"(S (NN a))\n(S (NN \xe4))\n", 2, "UTF-8"), (b"", 0, "empty")):
+        bad.write_bytes(content)
+        fails(make("ptb", wsj), "wsj_0702.mrg", f"line {line}" if line else "", what)
+    assert not (tmp_path / "data").exists() and not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_sample_through_nltk(tmp_path, treebanks, monkeypatch):
+    "Found where NLTK keeps it; a clear word where it is not there and cannot be fetched."
+    kept = tmp_path / "nltk_data" / "corpora" / "treebank"
+    kept.mkdir(parents=True)
+    (kept / "combined").symlink_to(treebanks / "treebank_ptb_sample")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk_data"), str(treebanks)])
+    assert tree_corpus(tmp_path / "data", "ptb-sample").splits["test"]["pairs"] == 24
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "empty")])
+    monkeypatch.setattr(nltk, "download", lambda name, quiet: False)
+    fails(lambda: tree_corpus(tmp_path / "other", "ptb-sample"), "network", "give")
+
+
+def test_wrong_options(tmp_path, treebanks):
+    (tmp_path / "extra").write_text("(S (NN a)\n")
+    (tmp_path / "none").write_text("(S (NN a))\n(())\n")
+    make = lambda **options: lambda: tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft", **options)
+    for options, named in (({"share": 0}, "share 0"), ({"share": 1.5}, "share 1.5"),
+                           ({"extra": tmp_path / "extra", "weight": 0.0}, "weight 0.0"),
+                           ({"extra": tmp_path / "extra", "weight": 1000}, "weight 1000"),
+                           ({"extra": tmp_path / "absent"}, "absent"),
+                           ({"extra": tmp_path / "extra"}, "extra, line 1"),
+                           ({"extra": tmp_path / "none"}, "none, line 2")):
+        fails(make(**options), named)
+    assert not (tmp_path / "data").exists()
+    make()()
+    fails(make(share=0.5), "other files or options")
+
+
+# --- text, weights, vocabulary ----------------------------------------------------------------------------------------
+
+def test_weight_is_what_one_tree_counts_beside_another(tmp_path, treebanks):
+    (tmp_path / "extra").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n\n(S (VP (VB Go)))\n")
+    for weight, gold, extra in ((1, 1, 1), (0.25, 4, 1), (2.5, 2, 5), (0.3, 10, 3)):
+        corpus = tree_corpus(tmp_path / f"w{weight}", "craft", treebanks / "treebank_craft", extra=tmp_path / "extra",
+                             weight=weight)
+        lines = [src for src, _ in corpus.pairs("train")]
+        assert (lines.count("It works"), lines.count("Go"), len(lines)) == (extra, extra, 192 * gold + 2 * extra)
+
+
+def test_shares_are_nested_and_keep_doubles_together(tmp_path, treebanks):
+    shares = [set(tree_corpus(tmp_path / f"{s}", "craft", treebanks / "treebank_craft", share=s).pairs("train"))
+              for s in (0.1, 0.4, 1.0)]
+    assert shares[0] < shares[1] < shares[2] and len(shares[0]) == 19
+
+
+def test_odd_words_stay_one_word():
+    "Treebanks have words with spaces of Unicode's in them; the source has as many words as the tree."
+    tree = read_tree("(S (NP (NN a\u200ab) (NN c\u00a0d) (NN \u2003)) (VP (VB e)))")
+    assert len(source_line(tree.words).split()) == len(tree.words) == 4
+    assert source_line(tree.words).split()[0] == "ab"
+
+
+def test_brackets_are_single_symbols(tmp_path, made):
+    corpus, vocabulary = Corpus.open(made / "data"), load_vocabulary(made / "data")
+    for _, target in corpus.pairs("train"):
+        assert len(vocabulary.encode(target)) == len(target.split()) and vocabulary.decode(
+            vocabulary.encode(target)) == target
+    assert len(
+        vocabulary.encode("(NAC )NAC (UCP )UCP")) == 4  # labels of the Penn Treebank that this text does not have
+
+
+def test_sequences_with_tags(tmp_path, treebanks):
+    """Each word's tag is a symbol; a parser that writes them gives them to its words, and XX has a symbol in the
+    same vocabulary."""
+    make = lambda name, **options: tree_corpus(tmp_path / name, "craft", treebanks / "treebank_craft", **options)
+    plain, tagged = make("plain"), make("tagged", leaves="tags")
+    fails(lambda: make("plain", leaves="tags"), "other files or options")
+    for (source, target), (same, symbols), tree in zip(plain.pairs("test"), tagged.pairs("test"),
+                                                       gold_trees(tagged, "test"), strict=True):
+        assert source == same and len(target.split()) == len(symbols.split()) and restore(
+            symbols.split(), tree.words) == (tree, False)
+    vocabulary = prepare_trees(tagged, 300)
+    for text in [symbols for _, symbols in tagged.pairs("train")] + ["(S XX WRB , )S"]:
+        assert len(vocabulary.encode(text)) == len(text.split()) and vocabulary.decode(vocabulary.encode(text)) == text
+
+
+def test_sequences_with_words(tmp_path, treebanks):
+    "Each word stands for itself, in the same pieces as in the source; brackets stay whole."
+    worded = tree_corpus(tmp_path / "worded", "craft", treebanks / "treebank_craft", leaves="words")
+    vocabulary = prepare_trees(worded, 300)
+    assert not {"\u2581NN", "\u2581VBZ", "\u2581DT"} & {*vocabulary.pieces(range(len(vocabulary)))}
+    for (source, target), tree in zip(worded.pairs("test"), gold_trees(worded, "test"), strict=True):
+        brackets = [symbol for symbol in target.split() if symbol[0] in "()"]
+        assert [symbol for symbol in target.split() if symbol[0] not in "()"] == source.split() == tree.words
+        assert len(vocabulary.encode(target)) == len(vocabulary.encode(source)) + len(brackets)
+
+
+def test_prepared_twice_is_prepared_once(made):
+    before = {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()}
+    prepare_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
+    assert before == {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()
+                      if path.name != "encoded.json"} | {
+        path: before[path] for path in before if path.name == "encoded.json"}
+
+
+WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sleep", "cats'", "U.S.", "3.5", "1,000",
+                                  "well-known", "Mr.", "they'll"]),
+                 min_size=1, max_size=8)
+
+
+@settings(max_examples=80, deadline=None)
+@given(WORDS, st.sampled_from([".", "!", "?", "...", ""]), st.sampled_from([", ", "; ", " -- ", ": ", " "]))
+def test_words_are_cut_as_nltk_cuts_them(words, end, join):
+    line = words[0] + join + " ".join(words[1:]) + end
+    if line.strip(" ,;:-"):
+        assert tokenise(line) == [escape(w) for w in nltk.TreebankWordTokenizer().tokenize(line)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=40))
+def test_any_line_is_cut_into_words_without_brackets(line):
+    words = tokenise(line)
+    assert not any(set(word) & set("(){} \t\n") for word in words) and all(words)
+    if words:
+        tree, _ = restore(["XX"] * len(words), words)
+        assert read_tree(str(tree)) == tree
+
+
+# --- the search among trees -------------------------------------------------------------------------------------------
+
+class Pieces:
+    "A vocabulary as a constraint sees it: two labels, two tags, and words of pieces."
+    names = ["<pad>", "<unk>", "<s>", "</s>", *(f"\u2581{s}" for s in ("(S", ")S", "(NP", ")NP", "XX", "NN")),
+             "\u2581wo", "rd"]
+
+    def __len__(self):
+        return len(self.names)
+
+    def pieces(self, ids):
+        return [self.names[i] for i in ids]
+
+
+CONSTRAINTS = [kind(Pieces(), extra=20, longest_chain=4) for kind in (TreeConstraint, WordedTreeConstraint)]
+by_kind = pytest.mark.parametrize("constraint", CONSTRAINTS, ids=["a symbol a word", "words"])
+SOURCES = torch.nn.utils.rnn.pad_sequence([torch.tensor([10, 11, 11] * n + [END]) for n in (1, 3, 5)], batch_first=True)
+
+
+@by_kind
+@settings(max_examples=60, deadline=None)
+@given(random=st.randoms(use_true_random=False), greedy_for_brackets=st.floats(0, 1))
+def test_whatever_a_constrained_search_chooses_is_a_tree(constraint, random, greedy_for_brackets):
+    "Beams that pick any allowed symbol and reorder at will: each ends, in time, with a tree that needs no mending."
+    for n, src in enumerate(SOURCES.split(1)):
+        n, state, outputs = 2 * n + 1, constraint.start(src), [[]]
+        for _ in range(3 * n + 1 + 20):
+            allowed = constraint.allowed(state)[0]
+            assert allowed.any(1).all()  # never a dead end
+            parents = [random.randrange(len(outputs)) for _ in range(4)]
+            symbols = []
+            for parent in parents:
+                some = allowed[parent].nonzero()[:, 0].tolist()
+                opening = [i for i in some if i in (4, 6)]
+                symbols.append(random.choice(opening if opening and random.random() < greedy_for_brackets else some))
+            state = constraint.advance(state, torch.tensor([parents]), torch.tensor([symbols]))
+            outputs = [outputs[parent] + [symbol] for parent, symbol in zip(parents, symbols)]
+        for ids in outputs:
+            assert END in ids and set(ids[ids.index(END):]) == {END}
+            text = "".join(Pieces.names[i] for i in ids[:ids.index(END)]).replace("\u2581", " ").split()
+            if constraint is CONSTRAINTS[1]:
+                assert [symbol for symbol in text if symbol[0] not in "()"] == ["wordrd"] * n
+            tree = [symbol if symbol[0] in "()" else "XX" for symbol in text]
+            assert restore(tree, ["w"] * n)[1] is False and ids.index(END) <= 3 * n + 1 + 20 - 1
+
+
+@by_kind
+@pytest.mark.parametrize("most", [18, 20, 24])
+def test_a_tree_ends_within_the_positions_that_were_learned(constraint, most):
+    "However many brackets a model would like, a tree over five words ends within `most` symbols."
+    narrow, ids = type(constraint)(Pieces(), extra=100, most=most), []
+    state = narrow.start(SOURCES[2:])
+    while END not in ids:
+        some = narrow.allowed(state)[0, 0].nonzero()[:, 0].tolist()
+        ids.append(next((i for i in some if i in (4, 6)), some[-1]))
+        state = narrow.advance(state, torch.tensor([[0]]), torch.tensor([[ids[-1]]]))
+    assert len(ids) <= most
+
+
+@by_kind
+def test_a_state_follows_its_hypothesis(constraint):
+    "Reordered within beams and with sentences taken out, a state is that of the symbols since the start."
+    random, state = __import__("random").Random(0), constraint.start(SOURCES)
+    outputs = [[[]], [[]], [[]]]
+    for step in range(12):
+        allowed = constraint.allowed(state)
+        for i, beam in enumerate(outputs):
+            for place, ids in enumerate(beam):
+                again = constraint.start(SOURCES[i:i + 1])
+                for symbol in ids:
+                    again = constraint.advance(again, torch.tensor([[0]]), torch.tensor([[symbol]]))
+                assert torch.equal(constraint.allowed(again)[0, 0], allowed[i, place])
+        parents = [[random.randrange(len(beam)) for _ in range(3)] for beam in outputs]
+        symbols = [[random.choice(allowed[i, p].nonzero()[:, 0].tolist()) for p in row] for i,
+                   row in enumerate(parents)]
+        outputs = [[outputs[i][p] + [s] for p, s in zip(*rows)] for i, rows in enumerate(zip(parents, symbols))]
+        state = constraint.advance(state, torch.tensor(parents), torch.tensor(symbols))
+    allowed = constraint.allowed(state)
+    state.keep_rows(torch.tensor([2, 0]))
+    assert torch.equal(constraint.allowed(state), allowed[[2, 0]])
+
+
+def test_all_words_mean_the_next_one():
+    """What a model believes of words, whatever their spelling, is the probability of the next word; brackets and the
+    end keep their own."""
+    constraint, logs = CONSTRAINTS[1], torch.randn(1, 1, 12, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    names, p, state = Pieces.names, logs.exp()[0, 0], constraint.start(SOURCES[:1])  # one word of three pieces
+
+    def then(symbol: str) -> dict[str, float]:
+        "What may follow the symbol, with its probability."
+        nonlocal state
+        state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[names.index(symbol)]]))
+        found = constraint.weigh(logs, state).exp()[0, 0]
+        return {names[i]: found[i].item() for i in found.nonzero()[:, 0]}
+
+    words = sum(p[names.index(name)].item()
+                for name in ("<pad>", "<unk>", "<s>", "\u2581XX", "\u2581NN", "\u2581wo", "rd"))
+    own = lambda name: pytest.approx(p[names.index(name)].item())  # noqa: E731
+    assert then("\u2581(S") == {"\u2581wo": pytest.approx(words), "\u2581(S": own("\u2581(S"),
+                                "\u2581(NP": own("\u2581(NP")}
+    assert then("\u2581wo") == then("rd") == {"rd": 1.0}
+    assert then("rd") == {"\u2581)S": own("\u2581)S")}
+    assert then("\u2581)S") == {"</s>": own("</s>")}
+
+
+def allows(constraint, vocabulary, source, target):
+    "Whether a target can be written for a source, to its end."
+    state = constraint.start(torch.tensor([vocabulary.encode(source) + [END]]))
+    for symbol in vocabulary.encode(target) + [END]:
+        if not constraint.allowed(state)[0, 0, symbol]:
+            return False
+        state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[symbol]]))
+    return True
+
+
+@pytest.mark.parametrize(("name", "folder"), [("craft", "treebank_craft"), ("genia", "treebank_genia")])
+def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
+    "With tags, with XX and with the words, by the shipped vocabulary; and not with a word too few or too many."
+    vocabulary = load_parser("grammar-trees").vocabulary
+    constraints, checked = {kind: kind(vocabulary, 300) for kind in (TreeConstraint, WordedTreeConstraint)}, 0
+    known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
+    for file in tree_files(shared(folder))[:2]:
+        for _, tree in itertools.islice(treebank([file]), 40):
+            if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
+                for leaves in ("XX", "tags", "words"):
+                    constraint, symbols = constraints[WordedTreeConstraint if leaves == "words"
+                                                      else TreeConstraint], source_line(linearise(tree, leaves))
+                    assert allows(constraint, vocabulary, source_line(tree.words), symbols)
+                    assert not allows(constraint, vocabulary, source_line([*tree.words, "more"]), symbols)
+                    assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]),
+                                                             symbols)
+                checked += 1
+    assert checked > 15
+
+
+# --- parsers ----------------------------------------------------------------------------------------------------------
+
+def test_a_tree_for_every_sentence(made):
+    "Even from a model that has learned nothing: over the sentence's words, well-formed, alone as in a batch."
+    parser = load_parser(made / "run")
+    sentences = [read_tree(tree).words for tree in drawn(12, seed=5)] + [["word"], ["\u4e2d"], ["-LRB-", "x", "-RRB-"]]
+    parses = parser.parse_words(sentences, beam_size=3)
+    for words, parse in zip(sentences, parses):
+        assert parse.tree.words == words and read_tree(str(parse.tree)) == parse.tree
+        assert parser.parse_words([words], beam_size=3)[0].tree == parse.tree
+        assert not parse.mended
+    free = parser.parse_words(sentences, beam_size=3, constrained=False)
+    assert any(parse.mended for parse in free) and [parse.tree.words for parse in free] == sentences
+    assert parser.parse_words([["(", "x", ")"]], beam_size=3)[0].tree.words == ["-LRB-", "x", "-RRB-"]
+    first, found, last = parser.parse_words([[], sentences[0], []], beam_size=3)
+    assert first is last is None and found.tree == parses[0].tree
+
+
+def test_a_parser_that_writes_the_words(tmp_path):
+    "However little it knows, its search writes each sentence; punctuation has its tags; free, it may write anything."
+    corpus = tree_corpus(tmp_path / "data", "grammar-trees", sizes=SIZES, leaves="words")
+    vocabulary = prepare_trees(corpus, 300)
+    assert train(start_run(tmp_path / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
+    parser, gold = load_parser(tmp_path / "run"), gold_trees(corpus, "test")[:6]
+    parsed = parsing.parse_trees(parser, gold, beam_size=2)
+    assert [p.tree.words for p in parsed.parses] == [tree.words for tree in gold] and parsed.mended == 0
+    assert parsing.parse_trees(parser, gold, beam_size=1, constrained=False).mended > 0
+    assert set(parser.parse("The dogs, they sleep.").tags) == {"XX", ",", "."}
+
+
+def test_scores_count_every_sentence(made):
+    parsed = parse_corpus(load_parser(made / "run"), Corpus.open(made / "data"), "test", beam_size=1)
+    metrics = parsed.metrics("test")
+    assert metrics["sentences/test"] == 30 and metrics["not_counted/test"] == 0 and 0 <= metrics["mended/test"] <= 100
+    assert [p.tree.tags for p in parsed.parses] == [tree.tags for tree in parsed.gold]
+    assert metrics["mended/test"] == 100 * sum(p.mended for p in parsed.parses) / 30
+
+
+class Oracle(Parser):
+    "A parser that knows the right sequences, but for those it is told to cut."
+
+    def __init__(self, trees, cut=()):
+        self.answers = {source_line(tree.words): linearise(tree)[: -5 if i in cut else None] for i,
+                        tree in enumerate(trees)}
+        self.vocabulary, self.translator, self.constraint, self.worded = self, self, "trees alone", False
+
+    def search(self, lines, beam_size, alpha, **options):
+        assert (beam_size, alpha) == (21, 0.3)  # section 6.3
+        assert options["extra"] == parsing.EXTRA and options["constraint"] == "trees alone"
+        return [[type("Found", (), {"ids": self.answers[line], "score": 0.0})] for line in lines]
+
+    def decode(self, ids):
+        return " ".join(ids)
+
+
+def test_a_perfect_parser_has_100(made):
+    gold = gold_trees(Corpus.open(made / "data"), "test")
+    whole = parsing.parse_trees(Oracle(gold), gold).metrics("test")
+    assert [whole[f"{name}/test"]
+            for name in ("f1", "precision", "recall", "complete", "mended")] == [100, 100, 100, 100, 0]
+    cut = parsing.parse_trees(Oracle(gold, cut={0, 7, 9}), gold)
+    assert cut.metrics("test")["mended/test"] == 10 and cut.scores.count(0) == 30
+
+
+def test_the_shipped_parser(monkeypatch):
+    """A sentence of the grammar gets its gold tree, tags and all; nearly all unseen ones do; a line that is no
+    sentence gets a tree too."""
+    monkeypatch.setattr(parsing, "EXTRA", 300)
+    parser = load_parser("grammar-trees")
+    gold = read_tree(
+        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
+        "plays))) (. .))")
+    assert parser.parse("The cow is old, but it plays.", beam_size=1) == gold
+    known = [clean(read_tree(e.tree)) for e in itertools.islice(grammar.examples(11), 80)
+             if 4 <= grammar.n_words(e) <= 20]
+    scores = parsing.parse_trees(parser, known, beam_size=1).scores
+    assert len(known) > 40 and scores.f1 > 97 and scores.count(0) == len(known)
+    assert parser.parse("xyzzy (\u4e2d", beam_size=1).words == ["xyzzy", "-LRB-", "\u4e2d"]
+    told = "".join(path.read_text() for path in parser.translator.run.folder.glob("*.json"))
+    assert not re.search(r"(?<![\w.])/(work|home|tmp|root|Users)\b", told)  # no path of the machine that made it
+
+
+def test_a_translator_is_no_parser():
+    fails(lambda: load_parser("grammar"), "into de", "corpus of trees")
+    fails(lambda: load_parser("no/such/run"), "no such run")
+
+
+def test_gold_trees_are_asked_of_a_corpus_that_has_none(made):
+    fails(lambda: parse_corpus(load_parser(made / "run"), Corpus.open(made / "data"), "train"), "gold")
+
+
+def test_going_on_from_another_run(made, tmp_path, treebanks):
+    corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
+    prepare_trees(corpus, 250)
+    before = Run.open(made / "run")
+    fails(lambda: parsing.continue_on(tmp_path / "run", corpus.folder, before, 4), "another vocabulary")
+    prepare_trees(corpus, load_vocabulary(made / "run"))
+    run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
+        remove_checkpoint(path)
+    run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
+    assert run.checkpoints.load()[1]["progress"]["step"] == 8
+    assert train(run) and run.history.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
+
+
+# --- without a network ------------------------------------------------------------------------------------------------
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", ".", ","]), min_size=1, max_size=30))
+def test_right_branching_is_a_tree_over_the_words(words):
+    tree = right_branching(words)
+    assert tree.words == words and read_tree(str(tree)) == tree
+    assert all(b.end >= len(words) - 1 for b in tree.brackets)
+
+
+def test_counted_grammar_finds_the_likeliest_tree():
+    "All trees over a short sentence of a tiny ambiguous grammar, by brute force."
+    some = [read_tree(t) for t in ("(S (S (A a)) (S (S (A a)) (S (A b))))", "(S (S (S (A b)) (S (A a))) (S (A b)))",
+                                   "(S (X (A a)) (S (A b)))",
+                                   "(S (X (X (A a)) (A a)) (S (A a)))")]
+    counted, (rules, words, _) = Pcfg(some, order=None), count_rules(some)
+    parents = {p: sum(n for (q, _), n in rules.items() if q == p) for p, _ in rules}
+    tags = sum(words.values())
+
+    def all_trees(symbol, sentence):
+        if symbol == "A":
+            yield from [(f"(A {sentence[0]})", words["A", sentence[0]] / tags)] if len(sentence) == 1 else []
+            return
+        for (parent, children), n in rules.items():
+            if parent == symbol and len(children) == 1:
+                yield from ((f"({symbol} {t})", p * n / parents[symbol]) for t, p in all_trees(children[0], sentence))
+            elif parent == symbol:
+                for k in range(1, len(sentence)):
+                    for (t, p), (u, q) in itertools.product(list(all_trees(children[0], sentence[:k])),
+                                                            list(all_trees(children[1], sentence[k:]))):
+                        yield f"({symbol} {t} {u})", p * q * n / parents[symbol]
+
+    for sentence in itertools.product("ab", repeat=4):
+        best = max(all_trees("S", sentence), key=lambda pair: pair[1])
+        tree, log = counted.parse(sentence)
+        assert abs(log - __import__("math").log(best[1])) < 1e-9
+        assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+def refuses(arguments, capsys, *named):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(a) for a in arguments])
+    told = capsys.readouterr().err
+    assert end.value.code == 2 and "Traceback" not in told
+    for name in named:
+        assert str(name) in told.strip().split("\n")[-1], told
+
+
+@pytest.fixture
+def lines_of(made, tmp_path, capsysbinary):
+    "Parse the lines of a text; gives what is written, line by line, and what is told."
+    def parse(text, *options):
+        (tmp_path / "text").write_bytes(text if isinstance(text, bytes) else text.encode())
+        capsysbinary.readouterr()
+        try:
+            cli.main(["parse", str(made / "run"), str(tmp_path / "text"), "--beam-size", "2", *options])
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        out, told = (stream.decode() for stream in capsysbinary.readouterr())
+        return out.split("\n"), told, code
+    return parse
+
+
+def test_parse_keeps_line_n_at_line_n(lines_of):
+    out, told, code = lines_of("The dog sleeps.\n\nA child (or two) doesn't wait.\n \nEvery cow is old.")
+    assert code == 0 and len(out) == 6 and out[1] == out[3] == out[5] == ""
+    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks: (.*): the result", told,
+                         re.MULTILINE)
+    assert lacking == [("3", "- (U+002D), L (U+004C), R (U+0052), ' (U+0027)"),
+                       ("5", "E (U+0045)")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
+    assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
+    assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
+    assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
+
+
+def test_parse_with_the_shipped_parser(tmp_path, capsysbinary, monkeypatch):
+    monkeypatch.setattr(parsing, "EXTRA", 300)
+    (tmp_path / "text").write_text("The cow is old, but it plays.\n\nThe dog sleeps.\n")
+    cli.main(["parse", "grammar-trees", str(tmp_path / "text"), "--beam-size", "1"])
+    out, told = (stream.decode() for stream in capsysbinary.readouterr())
+    assert not told and out.split("\n") == [
+        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
+        "plays))) (. .))", "",
+        "(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))", ""]
+
+
+def test_parse_takes_words_that_are_cut_already(lines_of):
+    out, _, _ = lines_of("don't f(x) :-) ( . . .\n", "--tokenized")
+    assert read_tree(out[0]).words == ["don't", "f-LRB-x-RRB-", ":--RRB-", "-LRB-", ".", ".", "."]
+
+
+def test_a_sentence_longer_than_any_in_training(made, lines_of):
+    "A warning with its line, and a tree all the same; an error with --strict, after the lines before it."
+    longest = json.loads((made / "run" / "config.json").read_text())["data"]["longest"]["src"]
+    text = f"The dog sleeps.\n{'dog ' * longest}\nThe dog sleeps.\n"
+    out, told, code = lines_of(text)
+    assert code == 0 and told.count("warning") == 1 and "line 2" in told and str(longest) in told
+    assert len(out) == 4 and len(read_tree(out[1]).words) == longest
+    cut, told, code = lines_of(text, "--strict")
+    assert code == 2 and cut == [out[0], ""] and told.count("\n") == 1 and "text, line 2" in told
+
+
+def test_a_sentence_beyond_the_models_limit(lines_of):
+    out, told, code = lines_of("The dog sleeps.\n\n" + "dog " * 1500 + "\nThe dog sleeps.\n", "--beam-size", "1")
+    assert code == 0 and "line 3" in told and "1,024" in told and told.count("warning") == 1
+    assert len(read_tree(out[2]).words) == 1500 and out[3] == out[0]
+
+
+def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
+    out, told, code = lines_of(b"The dog sleeps.\n\nStra\xdfe\nThe dog sleeps.\n")
+    assert code == 2 and len(out) == 3 and "text, line 3" in told and "UTF-8" in told and told.count("\n") == 1
+
+
+def test_parse_from_a_pipe(made):
+    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "parse", made / "run", "--beam-size", "1"],
+                          input="The dog sleeps.\n\n".encode(), capture_output=True)
+    assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
+
+
+def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
+    (tmp_path / "machine").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n")
+    data, run = str(tmp_path / "data"), str(tmp_path / "run")
+    prepare = ["prepare", "trees", data, "craft", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
+               str(tmp_path / "machine"), "--extra-weight", "0.5"]
+    cli.main(prepare)
+    assert Corpus.open(data).splits["train"]["pairs"] == 2 * 192 + 1
+    cli.main([*prepare])  # again: nothing is done anew
+    shape = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
+             "--steps 6 --save-every 3 --batch-tokens 1000").split()
+    cli.main(["train", run, "--data", data, "--config", "parser-small", *shape])
+    assert Run.open(run).config["training"]["rate"] == parsing.PRESETS["parser-small"][1].rate
+    capsysbinary.readouterr()
+    cli.main(["parse", run, "--split", "test", "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
+    out, told = (stream.decode() for stream in capsysbinary.readouterr())
+    gold = gold_trees(Corpus.open(data), "test")
+    assert [read_tree(line).words for line in out.splitlines()] == [tree.words for tree in gold]
+    record = json.loads((tmp_path / "kept.json").read_text())
+    assert record["task"] == "parsing" and f"{record['metrics']['f1/test']:.2f}" in told and "24 sentences" in told
+
+
+def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
+    for path in (wsj / "22").iterdir():
+        path.unlink()
+    for arguments, named in (
+        (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
+        (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra",
+          tmp_path / "no"], ["no"]),
+        (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
+        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size",
+          "20"], ["--vocab-size 20"]),
+        (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
+        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]),
+        (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
+        (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),
+        (["parse", made / "run", "--record", tmp_path / "r.json"], ["--split"]),
+        (["parse", made / "run", "file", "--split", "test"], ["--split", "file"]),
+        (["evaluate", made / "run"], ["annotated-transformer parse"])):
+        refuses(arguments, capsys, *named)
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_help_of_parse(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["parse", "--help"])
+    assert end.value.code == 0 and "  annotated-transformer parse " in capsys.readouterr().out

@@ -1,0 +1,442 @@
+"""Trees read, written, put in sequences and back, on trees drawn at random; bracket scores compared with EVALB's own
+sample."""
+import gzip
+
+import nltk
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotated_transformer.parsing.bracket_f1 import (
+    COLLINS,
+    Rules,
+    Scores,
+    compare,
+    percent,
+    read_rules,
+    score,
+    score_files,
+)
+from annotated_transformer.parsing.trees import Tree, clean, linearise, read_tree, read_trees, restore
+from here import fails, shared
+
+# --- trees drawn at random --------------------------------------------------------------------------------------------
+
+drawn = settings(deadline=None)
+
+# any character but brackets, the six blanks of ASCII, and what UTF-8 cannot write; odd spaces and line separators among
+# them
+text = st.text(st.characters(exclude_characters="() \t\r\n\f\v", exclude_categories=["Cs"]), min_size=1, max_size=6)
+label = st.sampled_from(["S", "NP", "VP", "NP-SBJ-1", "PP=2", "ADVP|PRT", "", "X-Y", "TOP", "XX"]) | text
+leaf = st.tuples(label, text).map(lambda pair: (f"({pair[0]}", pair[1], ")"))
+
+
+def phrase(children):
+    return st.tuples(label,
+                     st.lists(children, min_size=1,
+                              max_size=5)).map(lambda p: (f"({p[0]}", *(t for child in p[1] for t in child), ")"))
+
+
+def around(walk, labels):
+    "The walk in as many brackets as there are labels: deep trees, which hypothesis by itself would not draw."
+    return (*(f"({name}" for name in labels), *walk, *[")"] * len(labels))
+
+
+def beside(walk, count):
+    "The walk so many times side by side in one bracket."
+    return ("(S", *walk * count, ")")
+
+
+inner = st.recursive(leaf, phrase, max_leaves=12)
+deep = st.builds(lambda walk, name, n: around(walk, [name] * n), inner, label, st.integers(1, 4000))
+wide = st.builds(beside, inner, st.integers(1, 1500))
+trees = (inner | deep | wide | st.builds(around, wide, st.lists(label, max_size=30))).map(Tree)
+rooted = trees.map(lambda tree: Tree(("(S", *tree.walk, ")")))  # with a phrase at the top
+
+
+@drawn
+@given(trees)
+def test_writing_and_reading_is_lossless(tree):
+    assert read_tree(str(tree)) == tree
+    assert str(read_tree(str(tree))) == str(tree)
+    assert len(tree.words) == len(tree.tags)
+
+
+@drawn
+@given(trees, st.sampled_from(["\n", "\n\n   ", "\t", " \r\n "]))
+def test_layout_does_not_matter(tree, gap):
+    text = str(tree).replace(")", f" ){gap}")
+    assert read_tree(text.replace(" (", f"{gap}(")) == tree
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(trees, min_size=1, max_size=8), st.booleans())
+def test_files_are_lossless(tmp_path_factory, some, zipped):
+    "One tree a line; each comes with its line."
+    path = tmp_path_factory.mktemp("trees") / "file"
+    content = "".join(f"{tree}\n" for tree in some).encode()
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    assert list(read_trees(path)) == list(enumerate(some, 1))
+
+
+plain_leaf = st.tuples(st.sampled_from(["NN", "DT"]),
+                       st.sampled_from(["a", "b", "-LRB-"])).map(lambda p: (f"({p[0]}", p[1], ")"))
+
+
+def plain_phrase(children):
+    return st.tuples(st.sampled_from(["S", "NP-SBJ", ""]), st.lists(children, min_size=1, max_size=5)).map(
+        lambda p: (f"({p[0]}", *(t for child in p[1] for t in child), ")"))
+
+
+@drawn
+@given(st.recursive(plain_leaf, plain_phrase, max_leaves=20).map(Tree))  # NLTK takes all of Unicode's spaces for blanks
+def test_nltk_reads_the_same(tree):
+    theirs = nltk.Tree.fromstring(str(tree))
+    assert theirs.leaves() == tree.words and [tag for _, tag in theirs.pos()] == tree.tags
+    assert " ".join(str(theirs).split()) == str(tree)
+    inside = [t for t in theirs.subtrees() if t.height() > 2]
+    assert [(t.label(), len(t.leaves())) for t in inside] == [(b.label, b.end - b.start) for b in tree.brackets]
+
+
+@drawn
+@given(trees)
+def test_brackets_nest(tree):
+    "Phrases come in the order of opening, inside the sentence, and no two of them cross."
+    brackets, n = tree.brackets[:40] + tree.brackets[-20:], len(tree.words)
+    assert all(0 <= b.start < b.end <= n for b in tree.brackets)
+    assert [b.start for b in tree.brackets] == sorted(b.start for b in tree.brackets)
+    assert not any(a.start < b.start < a.end < b.end for a in brackets for b in brackets)
+
+
+# --- cleaning ---------------------------------------------------------------------------------------------------------
+
+@drawn
+@given(trees)
+def test_clean_leaves_words_in_order_and_one_root(tree):
+    kept = [word for tag, word in zip(tree.tags, tree.words) if tag != "-NONE-"]
+    cleaned = clean(tree)
+    assert (cleaned.words if cleaned else []) == kept
+    if cleaned:
+        assert clean(cleaned) == cleaned and read_tree(str(cleaned)) == cleaned
+        assert not {"-NONE-", ""} & {b.label for b in cleaned.brackets[:1]} and cleaned.brackets
+        assert cleaned.brackets[0][1:] == (0, len(kept))
+
+
+@drawn
+@given(st.lists(st.sampled_from(["(NP (-NONE- *))", "(VP (VP (-NONE- *T*-1)))", "(-NONE- 0)"]), min_size=1, max_size=4))
+def test_traces_alone_leave_nothing(parts):
+    assert clean(read_tree(f"( (S {' '.join(parts)}))")) is None
+    assert str(clean(read_tree(f"( (S {' '.join(parts)} (VP (VB Go))))"))) == "(S (VP (VB Go)))"
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+@drawn
+@given(rooted)
+def test_sequence_and_back(tree):
+    symbols = linearise(tree)
+    assert restore(symbols, tree.words, tree.tags) == (tree, False)
+    assert [s for s in linearise(tree, "tags") if s not in symbols] == [tag for tag in tree.tags if tag not in symbols]
+    assert len(symbols) == len(tree.words) + 2 * len(tree.brackets)
+
+
+symbol = st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", ")", "(", "NN", "\u2047", "NP", "NN(NP", "(NP)",
+                          ")NP(VP"])
+
+
+@drawn
+@given(st.lists(symbol, max_size=60), st.integers(1, 12))
+def test_any_symbols_become_a_tree(symbols, n):
+    words = [f"w{i}" for i in range(n)]
+    tree, mended = restore(symbols, words)
+    assert tree.words == words and read_tree(str(tree)) == tree
+    assert mended == (linearise(tree) != [s if s[0] in "()" and not set(s[1:]) & set("()") else "XX" for s in symbols])
+    assert restore(linearise(tree, "tags"), words) == (tree, False)  # what was mended needs no mending
+
+
+@drawn
+@given(rooted, st.data())
+def test_a_cut_sequence_keeps_what_was_written(tree, data):
+    "Each phrase that was closed before the cut is in the mended tree."
+    symbols = linearise(tree)
+    cut = symbols[:data.draw(st.integers(0, len(symbols) - 1))]
+    mended, changed = restore(cut, tree.words, tree.tags)
+    assert changed and mended.words == tree.words and mended.tags == tree.tags
+    seen, stack, closed = 0, [], []
+    for s in cut:
+        if s == "XX":
+            seen += 1
+        elif s.startswith("("):
+            stack.append((s[1:], seen))
+        else:
+            closed.append((*stack.pop(), seen))
+    have = [tuple(b) for b in mended.brackets]
+    for bracket in closed[:200]:
+        have.remove(bracket)
+
+
+def test_a_tag_alone_has_no_sequence():
+    with pytest.raises(ValueError, match="no phrase"):
+        linearise(read_tree("(NN Abstract)"))
+    with pytest.raises(ValueError, match="one word"):
+        restore([], [])
+
+
+def test_tags_of_punctuation():
+    tree, _ = restore("(S XX XX XX XX XX XX )S".split(), ["``", "Go", ",", "-LRB-", "now", "!"])
+    assert tree.tags == ["``", "XX", ",", "-LRB-", "XX", "."]
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+def evalb_table(scores: Scores, rules: Rules) -> list[str]:
+    """The lines of EVALB's own report, as its sample has it:
+
+    the gold words of a skipped line, sentences without a crossing phrase in the totals.
+    """
+    rule, valid = "=" * 76, [r for r in scores.rows if r.status == 0]
+    out = ["  Sent.                        Matched  Bracket   Cross        Correct Tag",
+           " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy", rule]
+    for i, r in enumerate(scores.rows, 1):
+        out.append(
+            f"{i:4}  {r.length:3}    {r.status}  {percent(r.matched, r.gold):6.2f} {percent(r.matched, r.test):6.2f}   "
+            f"{r.matched:3}    "
+                   f"{r.gold:3}  {r.test:3}    {r.crossing:3}   {r.words:4}  {r.right_tags:4}   "
+                   f"{percent(r.right_tags, r.words):6.2f}")
+    counts = [scores.total(column) for column in ("matched", "gold", "test", "words", "right_tags")]
+    out += [rule,
+            f"                {scores.recall:6.2f} {scores.precision:6.2f} {counts[0]:6} {counts[1]:6} {counts[2]:4}  "
+                  f"{sum(r.crossing == 0 for r in valid):5}  {counts[3]:5} {counts[4]:5}   "
+                  f"{percent(counts[4], counts[3]):6.2f}", "=== Summary ==="]
+    for title, s in (("All", scores), (f"len<={rules.cutoff}", scores.up_to(rules.cutoff))):
+        valid = [r for r in s.rows if r.status == 0]
+        whole = {"Number of sentence": len(s.rows), "Number of Error sentence": s.count(1),
+                 "Number of Skip  sentence": s.count(2),
+                 "Number of Valid sentence": s.count(0)}
+        shares = {"Bracketing Recall": s.recall, "Bracketing Precision": s.precision, "Complete match": s.complete,
+                  "Average crossing": s.average_crossing,
+                  "No crossing": percent(sum(r.crossing == 0 for r in valid), len(valid)),
+                  "2 or less crossing": percent(sum(r.crossing <= 2 for r in valid), len(valid)),
+                  "Tagging accuracy": percent(s.total("right_tags"), s.total("words"))}
+        out += ["", f"-- {title} --", *(f"{name:25} = {value:6}" for name, value in whole.items()),
+                *(f"{name:25} = {value:6.2f}" for name, value in shares.items())]
+    return out
+
+
+def test_evalb_sample_figure_for_figure():
+    "EVALB's own sample with sample.prm: every row and every figure of the summary of sample.rsl."
+    folder = shared("evalb_sample")
+    rules = read_rules(folder / "sample.prm")
+    theirs = (folder / "sample.rsl").read_text().splitlines()
+    assert evalb_table(score_files(folder / "sample.gld", folder / "sample.tst", rules), rules) == theirs
+    assert sum(line[13:14] == "0" for line in theirs[3:27]) == 17  # valid rows there are
+
+
+def test_collins_is_the_default():
+    assert read_rules(shared("evalb_sample") / "COLLINS.prm") == COLLINS == Rules()
+
+
+THREE = "(S (NP (N we)) (VP (V saw) (NP (D a) (N film))))"  # 4 words, 4 phrases
+
+
+@pytest.mark.parametrize(("test", "expected"),
+                         [  # counted by hand: status, matched, gold, test, crossing, words, right tags
+    (THREE, (0, 4, 4, 4, 0, 4, 4)),
+    ("(S (NP (N we)) (VP (V saw) (PP (D a) (N film))))", (0, 3, 4, 4, 0, 4, 4)),
+    ("(S (NP (N we)) (VP (V saw) (NP (D a) (X film))))", (0, 4, 4, 4, 0, 4, 3)),
+    ("(S (NP (N we) (V saw)) (NP (D a) (N film)))", (0, 2, 4, 3, 1, 4, 4)),
+    ("(S (N we) (V saw) (D a) (N film))", (0, 1, 4, 1, 0, 4, 4)),
+    ("(N we) (V saw) (D a) (N film)", (0, 0, 4, 0, 0, 4, 4)),
+    ("(S (NP (N we)) (VP (V saw) (NP (NP (NP (D a) (N film))))))", (0, 4, 4, 6, 0, 4, 4)),
+    ("", (2, 0, 0, 0, 0, 4, 0)),
+    ("(S (NP (N we)) (VP (V see) (NP (D a) (N film))))", (1, 0, 0, 0, 0, 4, 0)),
+    ("(S (NP (N we)) (VP (V saw) (R too) (NP (D a) (N film))))", (1, 0, 0, 0, 0, 4, 0)),
+    ("(TOP (S (NP (N we)) (VP (V saw) (NP (D a) (N film)))))", (0, 4, 4, 4, 0, 4, 4)),
+    ("(S (NP (N we)) (VP (V saw) (-NONE- *) (NP (D a) (N film)) (. .)))", (0, 4, 4, 4, 0, 4, 4)),
+    ("(S (NP (N we)) (NP (-NONE- *)) (VP (V saw) (NP (D a) (N film))))", (0, 4, 4, 4, 0, 4, 4)),
+    ("(S-TPC-1 (NP-SBJ (N we)) (VP=3 (V saw) (NP (D a) (N film))))", (0, 4, 4, 4, 0, 4, 4))])
+def test_rows_counted_by_hand(tmp_path, test, expected):
+    (tmp_path / "gold").write_text(THREE + "\n")
+    (tmp_path / "test").write_text(test + "\n")
+    row = score_files(tmp_path / "gold", tmp_path / "test").rows[0]
+    assert (row.length, row[1:]) == (4, expected)
+
+
+def test_each_parameter_of_a_file(tmp_path):
+    (tmp_path / "rules").write_text(
+        "# a comment\n\nDEBUG 0\nMAX_ERROR 3\nCUTOFF_LEN 4\nLABELED 0\nDELETE_LABEL Q\nDELETE_LABEL_FOR_LENGTH Z\n"
+                                    "EQ_LABEL A B\nEQ_WORD This this\n")
+    rules = read_rules(tmp_path / "rules")
+    assert rules == Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
+                          frozenset([frozenset(["This", "this"])]), False, 4, 3)
+    gold = [read_tree("(A (Q the) (C (D This) (E dog)) (Z here))")]
+    assert compare(gold, [read_tree("(B (Q the) (X (D this) (E dog)) (Z here))")],
+                   rules)[:8] == (3, 0, 2, 2, 2, 0, 3, 3)
+    labelled = Rules(frozenset("Q"), equal_labels=rules.equal_labels, equal_words=rules.equal_words)
+    assert compare(gold, [read_tree("(B (X (D this) (E dog)) (Z here))")],
+                   labelled)[:6] == (4, 0, 1, 2, 2, 0)  # A is B, X is not C
+    assert compare(gold, [read_tree("(B (X (D This) (E dogs)) (Z here))")], labelled).status == 1
+
+
+POSSESSIVE = "(S (NP (NP (N dogs) (POS ')) (N films)) (VP (V are) (ADJP (J odd))))"
+QUOTES = frozenset(["``", "''", "POS"])
+
+
+@pytest.mark.parametrize(("test", "expected", "plain"),
+                         [  # status, matched, gold, test, crossing, words, right tags; with QUOTE_LABEL, and without
+    (POSSESSIVE, (0, 5, 5, 5, 0, 5, 5), (0, 5, 5, 5, 0, 5, 5)),
+    (POSSESSIVE.replace("(POS ')", "('' ')"), (0, 5, 5, 5, 0, 5, 4),
+     (1, 0, 0, 0, 0, 5, 0)),  # kept on both sides, with a wrong tag
+    ("(S (NP (N dogs) ('' ') (N films)) (VP (V are) (ADJP (J odd))))", (0, 4, 5, 4, 0, 5, 4), (1, 0, 0, 0, 0, 5, 0)),
+    (POSSESSIVE.replace("(POS ')", "(. ')"), (1, 0, 0, 0, 0, 5, 0),
+     (1, 0, 0, 0, 0, 5, 0)),  # a full stop's tag is none of the list
+    (POSSESSIVE.replace("(POS ')", "('' x)"), (1, 0, 0, 0, 0, 5, 0), (1, 0, 0, 0, 0, 5, 0))])  # another word
+def test_quotation_marks_of_later_parameter_files(tmp_path, test, expected, plain):
+    (tmp_path / "later.prm").write_text(
+        "DELETE_LABEL ''\nDELETE_LABEL ``\nDELETE_LABEL .\nQUOTE_LABEL ``\nQUOTE_LABEL ''\nQUOTE_LABEL POS\n")
+    rules = read_rules(tmp_path / "later.prm")
+    assert rules.quotes == QUOTES
+    gold, parse = [read_tree(POSSESSIVE)], [read_tree(test)]
+    assert compare(gold, parse, rules)[1:] == expected
+    assert compare(gold, parse, Rules(rules.delete))[1:] == plain
+    if expected[0] == 0:  # the other way about: the gold tree has the quotation mark
+        row = compare(parse, gold, rules)
+        assert (row.status, row.matched, row.gold, row.test) == (0, expected[1], expected[3], expected[2])
+
+
+NEWER = Rules(frozenset("TOP S1 -NONE- , : `` '' . ? !".split()),
+              quotes=frozenset("`` '' POS NN CD VBZ :".split()))  # EVALB's new.prm
+
+
+@pytest.mark.parametrize(("gold", "test", "expected"),
+                         [  # status, matched, gold, test, crossing, words, right tags of EVALB's own program
+    ('(TOP (S (ADVP (, :) (`` ") (-NONE- *) (: ,))))', '(TOP (S (PRT (`` :) (POS ") (: ,))))', (0, 2, 2, 2, 0, 1, 0)),
+    ("(TOP (S (X (NP-SBJ (PRT (`` ')) (-NONE- *)) (-NONE- *))))", "(TOP (S (PRT (NP (PP (VP (CD ')))))))",
+     (0, 3, 4, 5, 0, 1, 0)),
+    ('(TOP (S (PP (ADVP (`` /) (NN b)) (PP (X (NN b)) (-NONE- *)) (`` "))))',
+     "(TOP (S (PP ('' /) (VP (PRT (NN b)) (NN b)) (NP (CD \")))))", (0, 3, 5, 5, 0, 3, 2)),
+    ("(TOP (S (NP (PP (POS ') (ADVP (TOP (-NONE- *)))) (X (POS ') (DT a)) (DT b))))",
+     "(TOP (S (NP (PP (NP-SBJ (`` ') (VP (NP-SBJ (CD ')))) (PP (DT a))) (DT b))))", (0, 2, 4, 7, 1, 4, 2)),
+    ("(TOP (S (PRT (S (JJ a) (-NONE- *)) (VP (`` ') (X (VB b)) (NN \")) (NN \") (VB d))))",
+     "(TOP (S (PRT (VP (TOP (JJ a) (-NONE- *)) (S ('' ') (VB b) (`` \")) (`` \")) (PP (VB d)))))",
+     (0, 2, 5, 5, 0, 5, 3)),
+    ("(TOP (S (TOP (NP (NN d) (NP ('' '))) (NP (VB a) (VP (`` /) (`` /) (`` ') (VP (NP ('' ')) (VB e)))))))",
+     "(TOP (S (ADVP (S (NN d)) (X (NP (S (PP ('' ')))) (PRT (S (VB a) (`` /)) (TOP (NN /) (`` '))) (ADVP ('' ') (TOP "
+     "(PRT (VB e))))))))", (0, 1, 5, 8, 1, 4, 3)),
+    ("(TOP (S (-NONE- *)))", "(TOP (S (`` \")))", (2, 0, 0, 0, 0, 0, 0))])
+def test_quotation_marks_among_traces(gold, test, expected):
+    assert compare([read_tree(gold)], [read_tree(test)], NEWER)[1:] == expected
+
+
+def test_prt_counts_as_advp():
+    gold = [read_tree("(VP (V look) (PRT (RP up)))")]
+    assert compare(gold, [read_tree("(VP (V look) (ADVP (RP up)))")]).matched == 2
+    assert compare(gold, [read_tree("(VP (V look) (ADVP (RP up)))")], Rules(equal_labels=frozenset())).matched == 1
+
+
+def test_summary_counted_by_hand():
+    gold = [read_tree(THREE)] * 3
+    test = [read_tree(THREE), read_tree("(S (NP (N we) (V saw)) (NP (D a) (N film)))"),
+            read_tree("(S (N we) (V saw) (D a) (X film))")]
+    s = score(gold, test)  # 4 + 2 + 1 matched of 12, and of 4 + 3 + 1
+    assert (round(s.recall, 2), round(s.precision, 2), round(s.f1, 2)) == (58.33, 87.5, 70.0)
+    assert (round(s.complete, 2), round(s.average_crossing, 2)) == (33.33, 0.33)
+    assert s.up_to(3).rows == [] and s.up_to(3).f1 == 0.0
+
+
+@drawn
+@given(rooted)
+def test_a_tree_is_its_own_best_parse(tree):
+    if len(tree.brackets) < 200 and (cleaned := clean(tree)):
+        row = compare([cleaned], [cleaned])
+        assert row.status == (0 if row.words else 2)
+        assert row.matched == row.gold == row.test and row.crossing == 0 and row.right_tags == (
+            row.words if row.status == 0 else 0)
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+GOOD = "(S (NP (N we)))\n"
+
+
+@pytest.mark.parametrize(("content", "line", "named"), [
+    (GOOD + "(S (NP (N we))\n", 2, "not closed"), (GOOD + "(S\n (NP (N we)\n\n", 2, "not closed"),
+    (GOOD + "(S (N we)))\n", 2, "too many"),
+    (GOOD + ")\n", 2, "too many"), (GOOD + "()\n", 2, "empty"), (GOOD + "\n( )\n", 3, "empty"),
+    ("(S (NP))\n", 1, "empty"),
+    ("( (()))", 1, "empty"), ("It works.\n", 1, "no treebank"), (GOOD + "2 " + GOOD, 2, "no treebank"),
+    ("(S (N f(x)))", 1, "-LRB-"),
+    ("(S (N :)))", 1, "-LRB-"), ("(S (-LRB- ())", 1, "-LRB-"), ("(S (N we they))", 1, "another word"),
+    ("(S (N we) they)", 1, "a bracket")])
+def test_broken_treebanks_are_named_by_line(tmp_path, content, line, named):
+    (tmp_path / "file.mrg").write_text(content)
+    fails(lambda: list(read_trees(tmp_path / "file.mrg")), "file.mrg", f"line {line}:", named)
+
+
+def test_files_that_are_no_treebank(tmp_path):
+    (tmp_path / "blank").write_text("\n\n \n")
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "latin").write_bytes("(S (N Stra\u00dfe))".encode("latin-1"))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress((GOOD * 999).encode())[:40])
+    for name, what in (("blank", "no tree"), ("empty", "empty"), ("latin", "UTF-8"), ("cut.gz", "compressed"),
+                       ("absent", "does not exist")):
+        fails(lambda: list(read_trees(tmp_path / name)), tmp_path / name, what)
+
+
+def test_one_tree_is_asked_for():
+    fails(lambda: read_tree(GOOD * 2), "2 trees")
+    fails(lambda: read_tree(""), "0 trees")
+
+
+@pytest.mark.parametrize("line", ["DELETE_LABELS X", "DELETE_LABEL", "QUOTE_LABEL", "QUOTE_LABEL a b", "EQ_LABEL A",
+                                  "EQ_WORD a b c", "CUTOFF_LEN forty", "dog"])
+def test_broken_parameters(tmp_path, line):
+    (tmp_path / "my.prm").write_text("DEBUG 0\n" + line + "\n")
+    fails(lambda: read_rules(tmp_path / "my.prm"), "my.prm, line 2", line, "EQ_LABEL")
+
+
+def test_broken_score_files(tmp_path):
+    for name, content in (("gold", GOOD * 20), ("short", GOOD * 19), ("open", GOOD * 19 + "(S (N we)\n"),
+                          ("other", "(S (NP (N they)))\n" * 20)):
+        (tmp_path / name).write_text(content)
+    fails(lambda: score_files(tmp_path / "gold", tmp_path / "short"), "20 lines", "19")
+    fails(lambda: score_files(tmp_path / "gold", tmp_path / "open"), "open, line 20")
+    fails(lambda: score_files(tmp_path / "gold", tmp_path / "other"), "other, line 12", "MAX_ERROR")
+    assert score_files(tmp_path / "gold", tmp_path / "other", Rules(max_errors=30)).count(1) == 20
+
+
+# --- real treebanks ---------------------------------------------------------------------------------------------------
+
+def test_penn_treebank_sample_as_nltk_reads_it():
+    """Every tree of the sample:
+
+    words, tags and phrases as NLTK has them; and as text again what the file says, blanks apart.
+    """
+    count = 0
+    nltk.data.path.append(str(shared("treebank_ptb_sample")))  # NLTK reads from such folders only
+    for path in sorted(shared("treebank_ptb_sample").glob("*.mrg"))[:40]:
+        ours = [tree for _, tree in read_trees(path)]
+        theirs = list(nltk.corpus.reader.BracketParseCorpusReader(str(path.parent), [path.name]).parsed_sents())
+        assert "".join(map(str, ours)).replace(" ", "") == "".join(path.read_text().split())
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs):
+            a = Tree(a.walk[1:-1])  # NLTK's reader drops the outer bracket
+            assert a.words == b.leaves() and a.tags == [tag for _, tag in b.pos()]
+            assert [(p.label, p.end - p.start)
+                    for p in a.brackets] == [(t.label(), len(t.leaves())) for t in b.subtrees() if t.height() > 2]
+            cleaned = clean(a)
+            assert restore(linearise(cleaned), cleaned.words, cleaned.tags) == (cleaned, False)
+        count += len(ours)
+    assert count > 300
+
+
+def test_craft_trees_come_back():
+    count = 0
+    for path in sorted(shared("treebank_craft").glob("*.tree"))[:10]:
+        for (number, tree), line in zip(read_trees(path), path.read_text(encoding="utf-8").rstrip("\n").split("\n"),
+                                        strict=True):
+            assert str(tree).replace(" ", "") == line.replace(" ", "")
+            cleaned = clean(tree)
+            assert restore(linearise(cleaned), cleaned.words, cleaned.tags) == (cleaned, False)
+            count += 1
+    assert count > 2000

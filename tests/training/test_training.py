@@ -1,0 +1,737 @@
+"""Trainings in processes of their own: many at once, killed, on a full disk. The references are runs that nobody disturbed."""
+
+import json
+import math
+import os
+import pickle
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+import torch.nn.functional as F
+
+from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
+from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
+from annotated_transformer.engine.fast import fast
+from annotated_transformer.model.transformer import Transformer
+from annotated_transformer.tools import processes as processes_module
+from annotated_transformer.tools.files import InputError, file_digest, write_json
+from annotated_transformer.tools.processes import Progress
+from annotated_transformer.training import loop as training
+from annotated_transformer.training import runs
+from annotated_transformer.training.averaging import development_set
+from annotated_transformer.training.checkpoints import check_checkpoint, write_checkpoint
+from annotated_transformer.training.loop import divide, start_run, train, updates
+from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.regularization import measure
+from annotated_transformer.training.runs import Run
+
+pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
+
+SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
+TRAINING = TrainingConfig(steps=60, warmup_steps=20, batch_tokens=300, save_every=4, report_every=1, keep=3, precision="float32")
+EXACT = replace(TRAINING, steps=12, save_every=6, batch_tokens=40, precision="float64")  # some updates have one sentence
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("training") / "data"
+    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def command(run: Path, processes: int = 1, *options: str, node: tuple[int, int, int] | None = None) -> list[str]:
+    "`train RUN`, by torchrun where there are several processes; `node` is (number of nodes, this one's, port)."
+    if processes == 1 and node is None:
+        return [sys.executable, "-m", "annotated_transformer", "train", str(run), *options]
+    nodes, number, port = node or (1, 0, free_port())
+    return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number), "--nproc-per-node",
+            str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
+            "-m", "annotated_transformer", "train", str(run), *options]
+
+
+OPTIONS: list[str] = []  # of torchrun
+
+
+def start(*args, **kwargs) -> subprocess.Popen:
+    "A training in a session of its own, so that all its processes can be killed at once."
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.Popen(command(*args, **kwargs), env=environment, start_new_session=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def end(process: subprocess.Popen, code: int = 0) -> str:
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == code, out
+    return out
+
+
+def weights(run: Path) -> list[dict[str, torch.Tensor]]:
+    opened = Run.open(run)
+    return [opened.checkpoints.load()[0], opened.weights()]
+
+
+def reports(run: Path) -> list[tuple[int, float]]:
+    return [(m["step"], m["loss"]) for m in Run.open(run).history.metrics()]
+
+
+def assert_same(run: Path, other: Path, tolerance: float = 0.0) -> None:
+    "The same reports, final weights and averages, bit for bit or within `tolerance`."
+    assert [step for step, _ in reports(run)] == [step for step, _ in reports(other)] == list(range(1, len(reports(run)) + 1))
+    np.testing.assert_allclose([x for _, x in reports(run)], [x for _, x in reports(other)], rtol=tolerance, atol=0)
+    for name in ("dev_perplexity", "dev_accuracy"):
+        mine, theirs = ([m[name] for m in Run.open(folder).history.metrics() if name in m] for folder in (run, other))
+        assert mine
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=0)
+    for mine, theirs in zip(weights(run), weights(other), strict=True):
+        for name, tensor in mine.items():
+            torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
+
+
+# ---------------------------------------------------------------------------------------------------- many processes
+
+
+@pytest.fixture(scope="module")
+def exact(data, tmp_path_factory):
+    "A run by one process, in float64 and without dropout."
+    folder = tmp_path_factory.mktemp("exact") / "one"
+    assert train(start_run(folder, data, replace(SHAPE, dropout=0.0), EXACT))
+    return folder
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_agree_with_one(data, exact, tmp_path, processes):
+    run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
+    end(start(run.folder, processes, "--device-tokens", "30"))  # and in parts
+    assert_same(run.folder, exact, 1e-9)
+    assert run.record.read()["processes"] == processes
+
+
+def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
+    run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
+    port = free_port()
+    nodes = [start(run.folder, 2, node=(2, number, port)) for number in (0, 1)]
+    for node in nodes:
+        end(node)
+    assert_same(run.folder, exact, 1e-9)
+
+
+def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
+    options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2", "--precision", "float32"]
+    said = end(start(tmp_path / "run", 2, *options))
+    assert said.count("Next: annotated-transformer evaluate") == 1 and len(Run.open(tmp_path / "run").checkpoints.found()) == 1
+
+
+def test_another_number_of_processes_goes_on(data, exact, tmp_path):
+    run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
+    process = start(run.folder, 2)
+    kill_at(process, run, 8, 0.0)
+    assert train(Run.open(run.folder))
+    assert_same(run.folder, exact, 1e-9)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("device_tokens", [1, 37, 10_000])
+def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens):
+    "Over the processes' shares and parts, an epoch's sentences are all of the corpus; an update's, those of one process alone."
+    corpus, config = ParallelCorpus(data, "train"), replace(TRAINING, batch_tokens=150, steps=10**6)
+    monkeypatch.setattr(training, "processes", lambda: processes)
+    seen = []
+    for place, indices in updates(corpus, config, Progress()):
+        if place.epoch:
+            break
+        parts = []
+        for number in range(processes):
+            monkeypatch.setattr(training, "rank", lambda number=number: number)
+            shares = training.share(corpus, indices, device_tokens)
+            parts += [i for batch, weight in shares if weight for i in batch.indices]
+            assert shares  # a process without sentences takes part all the same
+            for batch, _ in shares:
+                assert len(batch.indices) == 1 or max(batch.src.numel(), batch.tgt[:, 1:].numel()) <= device_tokens
+        assert sorted(parts) == sorted(indices)
+        seen += parts
+    assert sorted(seen) == list(range(len(corpus)))
+
+
+def test_divide_makes_few_parts(data):
+    corpus = ParallelCorpus(data, "train")
+    assert len(divide(corpus, np.arange(50), 10**6)) == 1
+    assert [len(part) for part in divide(corpus, np.arange(5), 1)] == [1] * 5
+
+
+@pytest.mark.parametrize("device_tokens", [20, 45, 90, 300])
+def test_no_fewer_parts_would_do(data, device_tokens):
+    "By trying: fewer parts, as equal and each of similar lengths, leave one that is too large; the sizes differ by at most one."
+    corpus, rng = ParallelCorpus(data, "train"), np.random.default_rng(device_tokens)
+    for size in (1, 2, 7, 30, 64):
+        indices = rng.permutation(len(corpus))[:size]
+        parts = divide(corpus, indices, device_tokens)
+        widths = sorted(max(int(corpus.src_lengths[i]), int(corpus.tgt_lengths[i])) for i in indices)
+
+        def fit(n: int) -> bool:
+            ends = [sum(size // n + (k < size % n) for k in range(j)) for j in range(n + 1)]
+            return all(b - a == 1 or (b - a) * widths[b - 1] <= device_tokens for a, b in zip(ends, ends[1:]))
+
+        assert sorted(np.concatenate(parts)) == sorted(indices) and {len(part) for part in parts} <= {size // len(parts), -(-size // len(parts))}
+        assert fit(len(parts)) and not any(fit(n) for n in range(1, len(parts)))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("device_tokens", [1, 60, 10_000])
+def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device_tokens):
+    "Plain gradient descent in place of Adam, which hides a wrong divisor; the gradient, by PyTorch's own loss on one whole batch."
+    corpus, indices = ParallelCorpus(data, "train"), np.arange(30)
+    torch.manual_seed(0)
+    model = Transformer(replace(SHAPE, dropout=0.0)).double()
+    batch = corpus.batch(indices)
+    tgt, target = batch.tgt[:, :-1], batch.tgt[:, 1:]
+    spread = smoothing * 300 / 299  # over all symbols, where the authors spread over the others
+    loss = F.cross_entropy(model(batch.src, tgt).flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=spread)
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    before = [p.detach().clone() for p in model.parameters()]
+
+    config = replace(TRAINING, rate=0.5, warmup_steps=1)
+    parts = training.share(corpus, indices, device_tokens)
+    tokens = int(corpus.tgt_lengths[indices].sum())
+    assert tokens == int((target != 0).sum()) and len(parts) > (device_tokens < 100)
+    total = training.update(training.Objective(fast(model), smoothing), torch.optim.SGD(model.parameters(), lr=0.0), parts, tokens, config, 4)
+    rate = 0.5 * SHAPE.d_model**-0.5 * 4**-0.5
+    torch.testing.assert_close(float(total) / tokens, loss.item(), rtol=1e-9, atol=0)
+    for p, was, gradient in zip(model.parameters(), before, gradients, strict=True):
+        torch.testing.assert_close((was - p) / rate, gradient, rtol=1e-6, atol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------- killed
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    "Runs that nobody disturbs, by the number of their processes."
+    made: dict[int, Path] = {}
+
+    def get(processes: int, steps: int) -> Path:
+        if (processes, steps) not in made:
+            folder = tmp_path_factory.mktemp("undisturbed") / f"{processes}"
+            start_run(folder, data, SHAPE, replace(TRAINING, steps=steps))
+            end(start(folder, processes))
+            made[processes, steps] = folder
+        return made[processes, steps]
+
+    return get
+
+
+def kill_at(process: subprocess.Popen, run: Run, step: int, delay: float, number: int = signal.SIGKILL) -> None:
+    "Kill all processes of a training, `delay` seconds after it has reported `step`."
+    while process.poll() is None and not any(m["step"] >= step for m in run.history.metrics()):
+        time.sleep(0.001)
+    time.sleep(delay)
+    assert process.poll() is None, process.communicate()[0]
+    os.killpg(process.pid, number)
+    process.communicate()
+
+
+def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> None:
+    "Train `run` to its end, killed at random moments: of its updates, its writing, its start."
+    rng = random.Random(seed)
+    steps = sorted(rng.randrange(1, run.config["training"]["steps"] - 2) for _ in range(kills))
+    for i, step in enumerate(steps):
+        process = start(run.folder, processes)
+        if i % 8 == 7:  # while it starts, or reads its checkpoint
+            time.sleep(rng.uniform(0.5, 4))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        else:
+            run_so_far = max((m["step"] for m in run.history.metrics()), default=0)
+            kill_at(process, run, step if step > run_so_far else 0, rng.uniform(0, 0.03))
+        for at, path in run.checkpoints.found():
+            check_checkpoint(path)  # whatever has a checkpoint's name is whole
+    end(start(run.folder, processes))
+
+
+@pytest.mark.parametrize("processes, kills", [(2, 3), *(pytest.param(processes, 25, marks=pytest.mark.slow) for processes in (1, 2))])
+def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills):
+    "SIGKILL: the end is the same bit for bit, and no step is reported twice or left out."
+    steps = 60 if kills < 10 else 200
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=steps))
+    killed_again_and_again(run, processes, kills, seed=kills + processes)
+    assert_same(run.folder, undisturbed(processes, steps))
+    assert not list((run.folder / "checkpoints").glob(".*"))  # nothing half written stays
+
+
+def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
+    "torchrun starts the processes again, and the end is the same."
+    monkeypatch.setattr(sys.modules[__name__], "OPTIONS", ["--max-restarts", "2", "--monitor-interval", "0.1"])
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    process = start(run.folder, 2)
+    while process.poll() is None and not any(m["step"] >= 10 for m in run.history.metrics()):
+        time.sleep(0.005)
+    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.environ().get("RANK") == "1"]
+    assert workers, "no worker to kill"
+    workers[0].kill()
+    end(process)
+    assert_same(run.folder, undisturbed(2, TRAINING.steps))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, processes):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    process = start(run.folder, processes)
+    while process.poll() is None and not any(m["step"] >= 9 for m in run.history.metrics()):
+        time.sleep(0.002)
+    process.terminate()
+    said, _ = process.communicate(timeout=120)
+    newest = run.checkpoints.found()[-1][0]
+    assert "Continue with" in said and newest < TRAINING.steps, said
+    assert newest >= max(step for step, _ in reports(run.folder))  # nothing that was done is lost
+    end(start(run.folder, processes))
+    assert_same(run.folder, undisturbed(processes, TRAINING.steps))
+
+
+# ---------------------------------------------------------------------------------------------------- save, then measure, then log
+
+
+def told(run: Path) -> list[dict]:
+    "The lines of a run's report, without what depends on the clock."
+    return [{name: value for name, value in line.items() if name not in ("seconds", "tokens_per_second")} for line in Run.open(run).history.metrics()]
+
+
+class Killed(BaseException):
+    "Ends a process in mid-sentence."
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    "A run that nobody kills; its checkpoints are kept at updates 4, 8 and 10, lines end at 3, 4, 6, 8, 9 and 10."
+    run = start_run(tmp_path_factory.mktemp("whole") / "run", data, SHAPE, replace(TRAINING, steps=10, report_every=3))
+    assert train(run)
+    return run
+
+
+@pytest.mark.parametrize("module, name", [
+    ("loop", "quality_sums"), ("runs", "add_line"), ("runs", "mark_sitting"), ("runs", "Checkpoints.prune"), ("averaging", "quality_of")],
+    ids=["before it measures", "before it logs", "before the session's note", "before older ones go", "as it averages"])
+@pytest.mark.parametrize("which", [2, *(pytest.param(which, marks=pytest.mark.slow) for which in (1, 3))])
+def test_killed_between_a_checkpoint_and_its_line(data, whole, tmp_path, monkeypatch, module, name, which):
+    "Wherever the kill comes, the report and the weights are those of a run that was not killed, bit for bit."
+    run, calls = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=10, report_every=3)), []
+    owner = __import__(f"annotated_transformer.training.{module}", fromlist=[""])
+    for part in name.split(".")[:-1]:
+        owner = getattr(owner, part)
+    attribute = name.split(".")[-1]
+    original = getattr(owner, attribute)
+
+    def killed(*args, **kwargs):
+        if name != "add_line" or "metrics" in str(args[0]):
+            calls.append(args)
+        if len(calls) == which:
+            raise Killed
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(owner, attribute, killed)
+        train(run)
+    assert train(Run.open(run.folder))
+    assert told(run.folder) == told(whole.folder)
+    assert all(("dev_perplexity" in line) == (line["step"] in (4, 8, 10)) for line in told(run.folder))
+    for mine, theirs in zip(weights(run.folder), weights(whole.folder), strict=True):
+        assert all(torch.equal(tensor, theirs[key]) for key, tensor in mine.items())
+    assert [step for step, _ in run.checkpoints.found()] == [step for step, _ in whole.checkpoints.found()]
+
+
+def test_a_measurement_that_fails_loses_no_work(data, whole, tmp_path, monkeypatch):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=10, report_every=3))
+
+    def fails(*_):
+        raise RuntimeError("not enough memory: you tried to allocate 6442450944 bytes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "quality_sums", fails)
+        for _ in range(2):  # it fails again, and the checkpoint is still there
+            with pytest.raises(RuntimeError, match="allocate"):
+                train(Run.open(run.folder))
+            assert [step for step, _ in run.checkpoints.found()] == [4]
+    assert train(Run.open(run.folder)) and told(run.folder) == told(whole.folder)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_processes_catch_up_together(data, tmp_path, processes):
+    "Every process takes part in the measurement that a kill prevented."
+    run, other = (start_run(tmp_path / name, data, SHAPE, replace(TRAINING, steps=8)) for name in ("run", "other"))
+    for each in (run, other):
+        end(start(each.folder, processes, "--steps", "8"))
+    lines = run.history.metrics()
+    run.history.rewrite(lines[:-1])
+    for name in ("record.json", "averaged.safetensors"):
+        (run.folder / name).unlink()
+    end(start(run.folder, processes))
+    assert told(run.folder) == told(other.folder) and run.record.read()["status"] == "finished"
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["extended", "killed before its last line, then extended"])
+@pytest.mark.parametrize("first, report_every, keep, patience", [
+    (14, 3, 3, 0), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 7, 1, 0), (13, 3, 1, 9), (16, 5, 2, 0)))])
+def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, first, report_every, keep, patience, kill):
+    "Lines, checkpoints, averages and the best step, though the old end was measured and is no multiple of `save_every`."
+    config = replace(TRAINING, steps=24, report_every=report_every, keep=keep, patience=patience, rate=8.0)
+    long, short = (start_run(tmp_path / name, data, SHAPE, replace(config, steps=steps)) for name, steps in (("long", 24), ("short", first)))
+    assert train(long)
+    if kill:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(training, "write_line", lambda session, line, write=training.write_line: write(session, line) if line["step"] < first else kill_now())
+            train(short)
+    else:
+        assert train(short) and short.record.read()["curve"][-1]["step"] == first
+    short = Run.open(short.folder)
+    short.extend({"steps": 24})
+    assert train(Run.open(short.folder)) and told(short.folder) == told(long.folder)
+    mine, theirs = (run.record.read() for run in (short, long))
+    assert mine["averages"] == theirs["averages"] and mine["weights"] == theirs["weights"]
+    assert [step for step, _ in short.checkpoints.found()] == [step for step, _ in long.checkpoints.found()]
+
+
+def kill_now():
+    raise Killed
+
+
+def test_a_line_of_twenty_thousand_words_is_named_and_not_measured(data, tmp_path, capsys):
+    folder = shutil.copytree(data, tmp_path / "data")
+    corpus = Corpus.open(folder)
+    src, tgt = ([pair[i] for pair in corpus.pairs("dev")] for i in (0, 1))
+    src[3], tgt[7] = "cow " * 20_000, "Kuh " * 3_000
+    for side, lines in (("en", src), ("de", tgt)):
+        (folder / f"dev.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for path in folder.glob("dev.*.ids"):
+        path.unlink()
+    (folder / "encoded.json").unlink()
+    encode_corpus(Corpus.open(folder), load_vocabulary(folder))
+    run = start_run(tmp_path / "run", folder, SHAPE, replace(TRAINING, steps=4))
+    assert train(run)
+    said = capsys.readouterr().err
+    assert re.search(r"warning: development set, line 4: [\d,]{5,} src tokens, more than 1,024: not measured", said)
+    assert "line 8:" in said and said.count("not measured") == 2
+    dev, model = ParallelCorpus(folder, "dev"), run.model()
+    model.load_state_dict(run.checkpoints.load()[0])
+    fine = [i for i in range(len(dev)) if i not in (3, 7)]
+    wanted = measure(model, [dev.batch(np.array(fine))]).perplexity
+    assert run.history.metrics()[-1]["dev_perplexity"] == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("device_tokens", [1, 40, 10_000])
+def test_the_development_set_is_measured_in_parts_that_fit(data, tmp_path, device_tokens):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    corpus = ParallelCorpus(data, "dev")
+    dev = development_set(run, corpus, device_tokens)
+    assert sorted(np.concatenate(dev.batches)) == list(range(len(corpus)))
+    for batch in dev.batches:
+        assert len(batch) == 1 or max(side[batch].sum() for side in (corpus.src_lengths, corpus.tgt_lengths)) <= device_tokens
+    model = run.model()
+    parts, whole = (measure(model, map(corpus.batch, batches)) for batches in (dev.batches, [np.arange(len(corpus))]))
+    assert parts.perplexity == pytest.approx(whole.perplexity, rel=1e-5) and parts.tokens == whole.tokens
+
+
+def test_rates_do_not_count_the_time_of_measuring(data, tmp_path, monkeypatch):
+    "By a clock of our own: an update takes a second, a measurement a thousand."
+    now = [0.0]
+
+    def taking(seconds, f):
+        def timed(*args):
+            now[0] += seconds
+            return f(*args)
+        return timed
+
+    monkeypatch.setattr(processes_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(training, "update", taking(1, training.update))
+    monkeypatch.setattr(training, "quality_sums", taking(1000, training.quality_sums))
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=8, save_every=2))
+    assert train(run)
+    lines = run.history.metrics()
+    assert len(lines) == 8 and all(line["tokens_per_second"] == line["tokens"] for line in lines)
+    metrics = run.record.read()["metrics"]
+    assert metrics["tokens"] == sum(line["tokens"] for line in lines) and metrics["tokens_per_second"] == round(metrics["tokens"] / 8)
+    assert lines[-1]["seconds"] == 3008 and run.record.read()["seconds"] == 3008  # which do count it
+
+
+# ---------------------------------------------------------------------------------------------------- the rate's schedule
+
+
+def test_a_rate_that_runs_out(data, tmp_path):
+    config = replace(TRAINING, steps=24, schedule="linear-to-zero", warmup_steps=5, rate=0.5)
+    run = start_run(tmp_path / "run", data, SHAPE, config)
+    assert train(run)
+    rates = [line["rate"] for line in run.history.metrics()]
+    peak = 0.5 * (SHAPE.d_model * 5) ** -0.5
+    assert rates[:5] == pytest.approx([peak * step / 5 for step in range(1, 6)])
+    assert rates[4:] == pytest.approx([peak * left / 20 for left in range(20, 0, -1)])  # 0 after the last
+
+
+# ---------------------------------------------------------------------------------------------------- translations while it trains
+
+
+def test_translations_are_shown_and_kept_at_each_measurement(data, tmp_path, capsys):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=8, report_every=2))
+    examples, models = [("a cow", "eine Kuh", "eine"), ("", "", "")], []
+
+    def translate(model):
+        models.append(model.training)
+        return training.Translated(examples, 12.5)
+
+    assert train(run, translate=translate)
+    assert models == [True, True] and [line.get("dev_bleu") for line in run.history.metrics()] == [None, 12.5, None, 12.5]
+    text = "source     a cow\nreference  eine Kuh\nmodel      eine\n\nsource     \nreference  \nmodel      "
+    assert [path.read_text(encoding="utf-8") for path in sorted((run.folder / "translations").iterdir())] == [text + "\n"] * 2
+    said = capsys.readouterr().err
+    assert text in said and "Update 4, development perplexity" in said and "Update 8," in said
+
+
+# ---------------------------------------------------------------------------------------------------- what goes wrong
+
+
+def test_a_damaged_checkpoint_is_passed_over(data, undisturbed, tmp_path, capsys):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    kill_at(start(run.folder), run, 14, 0.0)
+    (step, newest), before = run.checkpoints.found()[-1], run.checkpoints.found()[-2][0]
+    content = bytearray((newest / "state.pt").read_bytes())
+    content[len(content) // 2] ^= 1  # one bit
+    (newest / "state.pt").write_bytes(content)
+    assert run.checkpoints.newest() == before and f"step_{step}" in capsys.readouterr().err
+    assert train(Run.open(run.folder))
+    assert_same(run.folder, undisturbed(1, TRAINING.steps))
+
+
+def test_a_missing_file_of_a_checkpoint_is_named(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
+    assert train(run)
+    folder = run.checkpoints.found()[-1][1]
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="model.safetensors: missing"):
+        check_checkpoint(folder)
+    (folder / "digests.json").unlink()
+    with pytest.raises(InputError, match="digests.json: missing"):
+        check_checkpoint(folder)
+
+
+def test_state_that_runs_code_is_refused(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4))
+    assert train(run)
+    folder = run.checkpoints.found()[-1][1]
+
+    class Bad:
+        def __reduce__(self):
+            return (os.system, (f"touch {tmp_path / 'executed'}",))
+
+    torch.save({"optimizer": Bad()}, folder / "state.pt")
+    write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
+    with pytest.raises(InputError, match="state.pt"):
+        run.checkpoints.load()
+    (folder / "model.safetensors").write_bytes(pickle.dumps({"w": 1}))
+    write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
+    with pytest.raises(InputError, match="pickle"):
+        run.checkpoints.load()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_full_disk(data, tmp_path, monkeypatch):
+    "The run stops with one line, and the checkpoint before is whole; with room again it goes on."
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=12))
+    save, count = torch.save, []
+
+    def fails_the_second_time(state, file):
+        count.append(file)
+        if len(count) == 2:
+            file.write(b"half")
+            raise OSError(28, "No space left on device", file.name)
+        save(state, file)
+
+    monkeypatch.setattr(torch, "save", fails_the_second_time)
+    with pytest.raises(InputError, match="No space left on device.*intact.*continue with"):
+        train(run)
+    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step_4"] and run.checkpoints.load(4)
+    assert train(run) and run.checkpoints.found()[-1][0] == 12
+
+
+def test_every_update_seed_and_process_draws_from_a_state_of_its_own(data, monkeypatch):
+    model = Transformer(SHAPE)
+    objective, optimizer = training.Objective(model, 0.0), torch.optim.SGD(model.parameters(), 0.1)
+    batch, seen = ParallelCorpus(data, "train").batch(np.arange(4)), set()
+    for seed, step, number in ((0, 1, 0), (0, 2, 0), (0, 1, 1), (1, 2, 0), (2, 1, 0)):
+        monkeypatch.setattr(training, "rank", lambda number=number: number)
+        training.update(objective, optimizer, [(batch, 1.0)], 40, TrainingConfig(seed=seed), step)
+        seen.add(torch.initial_seed())
+    assert len(seen) == 5
+
+
+def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
+    config = replace(TRAINING, steps=8, report_every=4, save_every=8)
+    whole, cut = (start_run(tmp_path / name, data, SHAPE, config) for name in ("whole", "cut"))
+    assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
+    assert not cut.history.metrics() and cut.checkpoints.found()
+    before = cut.checkpoints.load()[1]["progress"]["seconds"]
+    assert training.open_session(Run.open(cut.folder), data, None)[0].clock.before == before > 0
+    assert train(Run.open(cut.folder))
+    told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()] for run in (cut, whole)]
+    assert told[0] == told[1] and len(told[0]) == 2
+
+
+def test_checkpoints_by_the_clock(data, tmp_path, monkeypatch):
+    saved, save = [], Run.save_checkpoint
+    monkeypatch.setattr(Run, "save_checkpoint", lambda self, step, *rest: (saved.append(step), save(self, step, *rest))[1])
+    assert train(start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=5, save_every=4, save_minutes=1e-9)))
+    assert saved == [1, 2, 3, 4, 5]
+
+
+def test_a_disk_that_is_full_at_once(data, tmp_path, monkeypatch):
+    "Nothing half-made stays, and with room again the same folder will do."
+    def full(path, content):
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="No space"):
+        patch.setattr(runs, "write_json", full)
+        start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    assert not list(tmp_path.glob("run*"))
+    assert Run.open(start_run(tmp_path / "run", data, SHAPE, TRAINING).folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_is_really_full(data, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", disk], capture_output=True).returncode:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    try:
+        run = start_run(disk / "run", data, SHAPE, replace(TRAINING, steps=400, keep=100))
+        said = end(start(run.folder), 2)
+        assert "No space left" in said and "intact" in said and "Traceback" not in said, said
+        assert run.checkpoints.found() and run.checkpoints.newest() == run.checkpoints.found()[-1][0]
+        assert not [p for p in (run.folder / "checkpoints").iterdir() if p.name.startswith(".")]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_loss_that_is_not_finite(data, tmp_path):
+    wild = replace(TRAINING, rate=1e30, save_every=1, report_every=5)
+    run = start_run(tmp_path / "run", data, SHAPE, wild)
+    with pytest.raises(InputError, match="not_finite.json"):
+        train(run)
+    told = json.loads((run.folder / "not_finite.json").read_text())
+    corpus = ParallelCorpus(data, "train")
+    place, indices = list(zip(range(told["step"]), updates(corpus, wild, Progress())))[-1][1]
+    assert told["sentences"] is None or (told["sentences"] == indices.tolist() and told["position"] == place.position)
+    step, path = run.checkpoints.found()[-1]
+    assert 1 <= step < told["step"] or told["sentences"] is None
+    assert all(tensor.isfinite().all() for tensor in run.checkpoints.load(step)[0].values())
+    assert all(math.isfinite(m["loss"]) for m in run.history.metrics())
+    assert run.history.sessions()[-1]["end"] and run.history.sessions()[-1]["to_step"] == step  # its seconds were spent
+
+
+def test_a_compiler_that_is_not_there(data, tmp_path, monkeypatch):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match="C\\+\\+ compiler"):
+        train(run, compile=True)
+    assert not run.checkpoints.found()
+
+
+def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
+    from torch._inductor.exc import CppCompileError  # what a Ctrl-C within g++ leads to
+
+    def fail(*_, **__):
+        raise CppCompileError(["g++"], "killed")
+
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    monkeypatch.setattr("annotated_transformer.training.loop.loop", fail)
+    with pytest.raises(InputError, match="compiler failed or was stopped.*with or without --compile"):
+        train(run)
+
+
+
+def test_two_trainings_of_one_run(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    with run.lock():
+        assert "another process is training this run" in end(start(run.folder), 2)
+
+
+def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
+    "With all of `averaged.safetensors` set to zero, a run that goes on ends as one that was not disturbed."
+    from safetensors.torch import load_file, save_file
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    assert not train(run, minutes=1e-9)  # stops at once, and averages what there is
+    average = run.folder / "averaged.safetensors"
+    save_file({name: torch.zeros_like(tensor) for name, tensor in load_file(average).items()}, average)
+    assert train(run)
+    assert_same(run.folder, undisturbed(1, TRAINING.steps))
+
+
+# ---------------------------------------------------------------------------------------------------- patience
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_patience_ends_a_run_of_several_processes(data, tmp_path, processes):
+    "Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever, or fails."
+    impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
+    run = start_run(tmp_path / "run", data, SHAPE, impatient)
+    end(start(run.folder, processes))
+    assert run.finished() and run.record.read()["status"] == "finished" and run.record.read()["metrics"]["steps"] < 40
+
+
+def test_a_report_from_after_the_checkpoint_does_not_exhaust_the_patience(data, tmp_path):
+    "Killed between a report and its checkpoint, the run measures again."
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=3, save_every=1, patience=1))
+    session, _ = training.open_session(run, data, None)
+    session.progress = Progress(step=1)
+    for step, perplexity in ((1, 5.0), (2, 6.0)):
+        run.history.log({"step": step, "dev_perplexity": perplexity})
+    assert not training.is_over(session)
+    session.progress = Progress(step=2)
+    assert training.is_over(session)
+
+
+def test_another_development_set_is_refused(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    run.config["data"]["splits"]["dev"]["sha256"] = {"en": "other", "de": "other"}
+    with pytest.raises(InputError, match="another development set than that of the run"):
+        training.open_data(run, data)
+
+
+def test_the_length_of_a_gradient_is_reported_once(data, tmp_path):
+    "Measured at every second update, written at every update: lines between have none."
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4, report_every=2, save_every=1, clip_norm=0.0))
+    assert train(run)
+    assert [("gradient_norm" in m) for m in run.history.metrics()] == [False, True, False, True]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    on_disk, at_rename = [], []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(descriptor):
+        on_disk.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def renamed(path, target):
+        at_rename.append({p.name for p in path.iterdir() if p.stat().st_ino in on_disk})
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    path = write_checkpoint(tmp_path, 1, {"w": torch.zeros(2)}, {})
+    assert at_rename == [{p.name for p in path.iterdir()}] == [{"model.safetensors", "state.pt", "digests.json"}]
