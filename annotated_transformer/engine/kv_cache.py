@@ -49,7 +49,7 @@ class Products:
     def __init__(self, model: Transformer, precision: Precision | None):
         self.precision, self.stamp = precision, stamp(model)
         self.encoder, self.decoder = ([self.of_layer(layer) for layer in stack] for stack in (model.encoder, model.decoder))
-        self.vocabulary = self.pack(model.embedding.weight)
+        self.vocabulary = self.pack(model.embedding.weight, getattr(model.embedding, "bias", None))
 
     def pack(self, weight: Tensor, bias: Tensor | None = None) -> Product:
         return packed_product(weight, bias, self.precision)
@@ -77,13 +77,13 @@ def prepare(model: nn.Module, precision: Precision) -> None:
     """
     if precision not in get_args(Precision):
         raise InputError(f"precision {precision!r:.40}: give {', '.join(get_args(Precision))}")
-    if not isinstance(fast(model), FastTransformer):
+    if not isinstance(model, Transformer) or not (isinstance(fast(model), FastTransformer) or hasattr(model, "start")):
         if precision in ("bfloat16", "int8"):
             raise InputError(f"--precision {precision}: {type(model).__name__} computes in float32 alone: leave it out")
         return
     if precision == "int8" and model.embedding.weight.device.type != "cpu":
         raise InputError("--precision int8: only a processor computes in it here: give --device cpu or --precision bfloat16")
-    fast(model).__dict__["products"] = Products(model, precision)
+    model.__dict__["products"] = Products(model, precision)
 
 
 def products_of(model: FastTransformer) -> Products:
