@@ -6,15 +6,13 @@
 __all__ = ['Precision', 'Product', 'KERNELS', 'ROUNDING', 'ROWS', 'TALLEST', 'SMALLEST', 'MARGIN', 'CHOICES', 'FIXED', 'MKL',
            'ONEDNN', 'TRAINING', 'torch_float32', 'torch_bfloat16', 'onednn_float32', 'onednn_bfloat16',
            'quantized_engine', 'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'allowed',
-           'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'machine', 'known_times', 'times_of', 'Choice',
+           'error', 'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'Choice',
            'fix_kernel', 'choose', 'chosen', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial',
            'training_kernel', 'train_with', 'by_onednn', 'product', 'linear']
 
 # %% ../../nbs/engine/kernels.ipynb #324cafd4
 import math
 import os
-import platform
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +28,7 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from ..tools.files import InputError, read_json, write_json
+from ..tools.records import processor
 
 # %% ../../nbs/engine/kernels.ipynb #e71453bd
 Precision = Literal["float32", "float16", "bfloat16", "int8"]
@@ -77,7 +76,7 @@ def fbgemm_float16(weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | Non
         raise ValueError("a weight is too large for 16 bits")
     with quantized_engine("fbgemm"):
         stored = torch.ops.quantized.linear_prepack_fp16(weight, bias)
-    product = torch.ops.quantized.linear_dynamic_fp16.default._op  # without `_op`, PyTorch first looks through all arguments, in Python
+    product = torch.ops.quantized.linear_dynamic_fp16.default._op  # without `_op`, Python looks through its arguments
     return lambda x: product(x, stored)
 
 
@@ -87,42 +86,42 @@ def in_8_bits(x: Float[Tensor, "*rows n"]) -> tuple[Tensor, Float[Tensor, "*rows
     return (x / scale).round_().to(torch.int8), scale
 
 
-def fbgemm_whole(weight: Float[Tensor, "m n"], levels: int) -> tuple[Product, Float[Tensor, " m"]]:
-    "The product with inputs from 0 to 1 in so many levels, and the sums of the rounded rows of W."
+def fbgemm_whole(weight: Float[Tensor, "m n"], levels: int) -> Product:
+    "The product in whole numbers: of inputs from -1 to 1, in so many levels on either side of 0."
     whole, scale = in_8_bits(weight)
     with quantized_engine("fbgemm"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # quantised tensors are to go from PyTorch: then there is one kernel less
-        rounded = torch._make_per_channel_quantized_tensor(whole, scale[:, 0].double(), torch.zeros(len(whole), dtype=torch.long), 0)
+        zeros = torch.zeros(len(whole), dtype=torch.long)
+        rounded = torch._make_per_channel_quantized_tensor(whole, scale[:, 0].double(), zeros, 0)
         stored = torch.ops.quantized.linear_prepack(rounded, None)
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default._op
-    return lambda x: product(x, 1 / levels, 0, stored), (whole * scale).sum(1)
+    return lambda x: product(x, 1 / levels, levels, stored)
 
 
 @cache
 def input_levels() -> int:
-    "Levels of an input that FBGEMM sums without overflow: 255, or 127 on processors that add pairs in 16 bits."
-    product, _ = fbgemm_whole(torch.ones(64, 64), 255)
-    return 255 if torch.allclose(product(torch.ones(4, 64)), torch.full((4, 64), 64.0)) else 127
+    "Levels of an input that FBGEMM sums without overflow: 127, or 63 on processors that add pairs in 16 bits."
+    ones = torch.ones(64, 64)
+    return 127 if torch.allclose(fbgemm_whole(ones, 127)(ones), 64 * ones) else 63
 
 
 def fbgemm_int8(weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None) -> Product:
-    whole_product, sums = fbgemm_whole(weight, input_levels())
-    bias = torch.zeros(len(weight)) if bias is None else bias
+    whole_product = fbgemm_whole(weight, input_levels())
 
     def product(x: Float[Tensor, "rows n"]) -> Float[Tensor, "rows m"]:
-        least, most = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
-        extent = (most - least).clamp_(min=1e-12)
-        share = extent.reciprocal()
-        y = whole_product(torch.addcmul(-least * share, x, share))
-        return torch.addcmul(torch.addcmul(bias, least, sums), y, extent)
+        largest = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12)
+        y = whole_product(x / largest)
+        return y.mul_(largest) if bias is None else torch.addcmul(bias, y, largest, out=y)
 
     return product
 
+
 # %% ../../nbs/engine/kernels.ipynb #45d46140
 KERNELS: dict[str, tuple[Precision, Callable[[Tensor, Tensor | None], Product]]] = {
-    "PyTorch float32": ("float32", torch_float32), "oneDNN float32": ("float32", onednn_float32), "FBGEMM float16": ("float16", fbgemm_float16),
-    "PyTorch bfloat16": ("bfloat16", torch_bfloat16), "oneDNN bfloat16": ("bfloat16", onednn_bfloat16), "FBGEMM int8": ("int8", fbgemm_int8)}
-ROUNDING = {"float32": 2e-6, "float16": 2**-11, "bfloat16": 2**-7, "int8": 0.02}  # the most that a product may be off, against |x| |W|^T
+    "PyTorch float32": ("float32", torch_float32), "oneDNN float32": ("float32", onednn_float32),
+    "FBGEMM float16": ("float16", fbgemm_float16), "PyTorch bfloat16": ("bfloat16", torch_bfloat16),
+    "oneDNN bfloat16": ("bfloat16", onednn_bfloat16), "FBGEMM int8": ("int8", fbgemm_int8)}
+ROUNDING = {"float32": 2e-6, "float16": 2**-11, "bfloat16": 2**-7, "int8": 0.012}  # of the largest x_j W_ij that there could be
 
 
 def allowed(precision: Precision) -> list[str]:
@@ -131,12 +130,19 @@ def allowed(precision: Precision) -> list[str]:
     return [name for name, (own, _) in KERNELS.items() if order.index(own) <= order.index(precision)]
 
 
+@torch.no_grad()
+def error(product: Product, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> float:
+    "How far a product is off at most, for each of its n terms, as a share of max |x_j| max |W_ij|, row by row."
+    largest = x.abs().amax(-1, keepdim=True) * weight.abs().amax(1)
+    return ((product(x) - F.linear(x, weight, bias)).abs() / (weight.size(1) * largest).clamp(min=1e-9)).max().item()
+
+
 def candidate(name: str, weight: Float[Tensor, "m n"]) -> Product | None:
     "The product of `weight` by a kernel; None where this machine or this PyTorch cannot compute it."
+    precision, pack = KERNELS[name]
     try:
-        product, x = KERNELS[name][1](weight, None), torch.linspace(-1, 1, 4 * weight.size(1)).view(4, -1)
-        off = (product(x) - F.linear(x, weight)).abs() / F.linear(x.abs(), weight.abs()).clamp(min=1e-9)
-        return product if off.max() <= ROUNDING[KERNELS[name][0]] else None
+        product, x = pack(weight, None), torch.linspace(-1, 1, 4 * weight.size(1)).view(4, -1)
+        return product if error(product, x, weight) <= ROUNDING[precision] else None
     except Exception:  # whatever a library says where it lacks an operation
         return None
 
@@ -186,15 +192,6 @@ def cache_file() -> Path:
 
 
 @cache
-def machine() -> str:
-    "The processor, its instructions as PyTorch and its libraries may use them, and PyTorch's version."
-    cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text() if cpuinfo.exists() else "", re.M)
-    limits = [os.environ[name] for name in ("ONEDNN_MAX_CPU_ISA", "FBGEMM_ENABLE_INSTRUCTIONS", "MKL_ENABLE_INSTRUCTIONS") if name in os.environ]
-    return ", ".join([named[1] if named else platform.processor(), torch.backends.cpu.get_cpu_capability(), *limits, torch.__version__])
-
-
-@cache
 def known_times() -> dict[str, dict[str, dict[str, list[float]]]]:
     "The kept trials: by machine and threads, by what was timed, by kernel. Empty where the file cannot be read."
     with suppress(InputError):
@@ -204,7 +201,7 @@ def known_times() -> dict[str, dict[str, dict[str, list[float]]]]:
 
 def times_of(what: str, names: list[str], measure: Callable[[list[str]], dict[str, list[float]]]) -> dict[str, list[float]]:
     "The times of the kernels `names`: kept ones, and for what was never timed here, those of `measure`."
-    known = known_times().setdefault(f"{machine()}, {torch.get_num_threads()} threads", {}).setdefault(what, {})
+    known = known_times().setdefault(f"{processor()}, PyTorch {torch.__version__}", {}).setdefault(what, {})
     if missing := [name for name in names if name not in known]:
         known |= dict.fromkeys(missing, []) | measure(names)  # beside each other; an empty list: not on this machine
         with suppress(OSError, InputError):
