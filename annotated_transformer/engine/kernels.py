@@ -132,9 +132,9 @@ def allowed(precision: Precision) -> list[str]:
 
 @torch.no_grad()
 def error(product: Product, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> float:
-    "How far a product is off at most, for each of its n terms, as a share of max |x_j| max |W_ij|, row by row."
-    largest = x.abs().amax(-1, keepdim=True) * weight.abs().amax(1)
-    return ((product(x) - F.linear(x, weight, bias)).abs() / (weight.size(1) * largest).clamp(min=1e-9)).max().item()
+    "How far a product is off at most, as a share of the largest term that its row could have, times sqrt(n)."
+    largest = x.abs().amax(-1, keepdim=True) * weight.abs().amax(1) * math.sqrt(weight.size(1))
+    return ((product(x) - F.linear(x, weight, bias)).abs() / largest.clamp(min=1e-9)).max().item()
 
 
 def candidate(name: str, weight: Float[Tensor, "m n"]) -> Product | None:
