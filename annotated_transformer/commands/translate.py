@@ -139,7 +139,9 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
     return "".join(made).encode("utf-8")
 
 
-def translated(translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options) -> Callable:
+def translated(
+    translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options
+) -> Callable:
     "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         count, refused = check_lines(translator, texts, first, name, strict)
@@ -231,9 +233,11 @@ def translate(
         sample: draw each token with the probability that the model gives it, instead of searching
         temperature: of the draws: below 1, likely tokens become likelier
         seed: of the draws
-        strict: a line longer than any in training, or with characters that the vocabulary lacks, is an error instead of a warning
+        strict: a line longer than any in training, or with characters that the vocabulary lacks, is an error
+            instead of a warning
         batch_tokens: symbols of the sentences that are searched together (less: less memory)
-        precision: the least of the products with the model's matrices: float16 rounds weights alone, int8 is faster and changes some translations
+        precision: the least of the products with the model's matrices: float16 rounds weights alone, int8 is
+            faster and changes some translations
     """
     search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
                           sample=sample, temperature=temperature, seed=seed)

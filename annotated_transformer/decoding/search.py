@@ -61,8 +61,15 @@ def plain_beam_search(
     return [(score, [i for i in ids if i not in (START, END)]) for score, ids in best_first]
 
 # %% ../../nbs/decoding/search.ipynb #5ea4c4c0
-LIMITS = {"beam_size": (Integral, 1, 1000), "alpha": (Real, 0, 10), "extra": (Integral, -10_000, 10_000), "max_length": (Integral, 1, 100_000),
-          "n_best": (Integral, 1, 1000), "temperature": (Real, 1e-9, 1000), "seed": (Integral, 0, 2**63 - 1)}
+LIMITS = {
+    "beam_size": (Integral, 1, 1000),
+    "alpha": (Real, 0, 10),
+    "extra": (Integral, -10_000, 10_000),
+    "max_length": (Integral, 1, 100_000),
+    "n_best": (Integral, 1, 1000),
+    "temperature": (Real, 1e-9, 1000),
+    "seed": (Integral, 0, 2**63 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,9 @@ class SearchConfig:
 def search_config(config: SearchConfig | None = None, /, **changes) -> SearchConfig:
     "`config` (or the default) with `changes`. Raises InputError for an option that does not exist."
     if unknown := sorted({*changes} - {field.name for field in fields(SearchConfig)}):
-        raise InputError(f"{unknown[0]}: no option of a search: there are {', '.join(f.name for f in fields(SearchConfig))}")
+        raise InputError(
+            f"{unknown[0]}: no option of a search: there are {', '.join(f.name for f in fields(SearchConfig))}"
+        )
     if config is not None and not isinstance(config, SearchConfig):
         raise InputError(f"{config!r:.40}: give a SearchConfig, or its fields by their names: beam_size=4, alpha=0.6")
     return replace(config or SearchConfig(), **changes)
@@ -242,15 +251,20 @@ def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hy
     return Hypothesis(ids[ids != END].tolist(), total / penalty, total, logs)
 
 # %% ../../nbs/decoding/search.ipynb #16ac3643
-def greedy(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options) -> list[Hypothesis]:
-    """The likeliest token at each step. `src` has padded sources, each with its end symbol; `options` are fields of `SearchConfig`.
+def greedy(
+    model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options
+) -> list[Hypothesis]:
+    """The likeliest token at each step. `src` has padded sources, each with its end symbol; `options` are fields of
+    `SearchConfig`.
 
     The model must be in evaluation mode.
     """
     return write(model, src, lambda logs: logs.argmax(-1), search_config(config, **options))
 
 # %% ../../nbs/decoding/search.ipynb #40b6a746
-def sample(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options) -> list[Hypothesis]:
+def sample(
+    model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options
+) -> list[Hypothesis]:
     "Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1."
     config = search_config(config, **options)
     generator = torch.Generator(model.embedding.weight.device).manual_seed(config.seed)
@@ -309,7 +323,9 @@ class Beams:
         self.best = np.full((n, config.n_best), -np.inf)  # finished scores
         self.free = np.full((n, 1), config.beam_size)  # each finished hypothesis keeps a place
 
-    def advance(self, logs: Float[np.ndarray, "sentence place k"], symbols: Int[np.ndarray, "sentence place k"]) -> tuple[np.ndarray, ...]:
+    def advance(
+        self, logs: Float[np.ndarray, "sentence place k"], symbols: Int[np.ndarray, "sentence place k"]
+    ) -> tuple[np.ndarray, ...]:
         """One step, from the likeliest extensions of each place.
 
         Returns each new place's parent, log-probability, and whether it has ended, all [sentence, beam].
@@ -317,7 +333,10 @@ class Beams:
         n, size = len(logs), self.config.beam_size
         totals, symbols = (self.total[:, :, None] + logs).reshape(n, -1), symbols.reshape(n, -1)
         if (missing := size - totals.shape[1]) > 0:  # a tiny vocabulary at the first step
-            totals, symbols = (np.pad(x, ((0, 0), (0, missing)), constant_values=value) for x, value in ((totals, -np.inf), (symbols, END)))
+            totals, symbols = (
+                np.pad(x, ((0, 0), (0, missing)), constant_values=value)
+                for x, value in ((totals, -np.inf), (symbols, END))
+            )
         order = np.argsort(-totals, 1, kind="stable")[:, :size]
         total, self.symbol = np.take_along_axis(totals, order, 1), np.take_along_axis(symbols, order, 1)
         parent = np.minimum(order // logs.shape[2], logs.shape[1] - 1)
@@ -395,7 +414,9 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], config: SearchC
         logs = choices(state.step(torch.from_numpy(beams.symbol).to(device)), wanted)
         logs = constraint.weigh(logs, rules) if constraint else logs
         best, symbols = largest(logs, min(config.beam_size, logs.size(-1)))
-        parent, total, ended = beams.advance(best.float().cpu().numpy() if best.dtype.itemsize < 4 else best.cpu().numpy(), symbols.cpu().numpy())
+        parent, total, ended = beams.advance(
+            best.float().cpu().numpy() if best.dtype.itemsize < 4 else best.cpu().numpy(), symbols.cpu().numpy()
+        )
         history.append((beams.sentence, beams.symbol, parent, total, ended))
         state.follow(torch.from_numpy(parent).to(device))
         if constraint:
@@ -413,7 +434,9 @@ def grow(history: list[tuple[np.ndarray, ...]], sentences: int, beam_size: int) 
     return tree
 
 # %% ../../nbs/decoding/search.ipynb #9af230eb
-def beam_search(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options) -> list[list[Hypothesis]]:
+def beam_search(
+    model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options
+) -> list[list[Hypothesis]]:
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, input length + 50).
 
     `src` has padded sources, each with its end symbol; `options` are fields of `SearchConfig`. The model must be in

@@ -32,7 +32,16 @@ from ..engine.kinds import most_positions
 from ..model.attention import recording
 from ..corpus.batching import Batch, batch_indices, pad
 from ..tools.files import InputError, counted, writing
-from .search import NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config
+from annotated_transformer.decoding.search import (
+    NEVER,
+    Constraint,
+    Ensemble,
+    Hypothesis,
+    SearchConfig,
+    beam_search,
+    sample,
+    search_config,
+)
 from ..engine.fast import plain
 from ..engine.kernels import Precision
 from ..engine.kv_cache import prepare
@@ -99,13 +108,23 @@ def beginning(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Beginning:
             raise InputError(f"prefix {prefix!r:.80}: the vocabulary lacks some of its characters: leave them out")
         *words, last = prefix.split() or [""]
         whole = not last or prefix[-1].isspace()
-        return Beginning(vocabulary.encode(prefix)) if whole else Beginning(vocabulary.encode(" ".join(words)), WORD_START + last)
-    if not isinstance(prefix, Sequence) or any(not isinstance(i, Integral) or not UNKNOWN < i < len(vocabulary) or i in NEVER + [END] for i in prefix):
-        raise InputError(f"prefix {prefix!r:.80}: give text, or ids of ordinary tokens, from 4 to {len(vocabulary) - 1}")
+        return (
+            Beginning(vocabulary.encode(prefix))
+            if whole
+            else Beginning(vocabulary.encode(" ".join(words)), WORD_START + last)
+        )
+    if not isinstance(prefix, Sequence) or any(
+        not isinstance(i, Integral) or not UNKNOWN < i < len(vocabulary) or i in NEVER + [END] for i in prefix
+    ):
+        raise InputError(
+            f"prefix {prefix!r:.80}: give text, or ids of ordinary tokens, from 4 to {len(vocabulary) - 1}"
+        )
     return Beginning([int(i) for i in prefix])
 
 
-def beginnings(config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary, most: float = math.inf) -> list[Beginning]:
+def beginnings(
+    config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary, most: float = math.inf
+) -> list[Beginning]:
     "The prefix of each source. Raises InputError where it does not fit them, or has other ids."
     if not isinstance(config.prefix, (str, list, tuple)):
         raise InputError(f"prefix {config.prefix!r:.80}: give a text for all lines, or a text or ids for each")
@@ -152,24 +171,34 @@ class Completion(Constraint):
     def agrees(self, rest: str) -> Bool[Tensor, " vocab_size"]:
         "The tokens that write a part of `rest`, or all of it and more."
         if rest not in self.known:
-            self.known[rest] = torch.tensor([i > END and (rest.startswith(p) or p.startswith(rest)) for i, p in enumerate(self.pieces)])
+            self.known[rest] = torch.tensor(
+                [i > END and (rest.startswith(p) or p.startswith(rest)) for i, p in enumerate(self.pieces)]
+            )
         return self.known[rest]
 
-    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"], state: State) -> Float[Tensor, "sentence place vocab_size"]:
+    def weigh(
+        self, logs: Float[Tensor, "sentence place vocab_size"], state: State
+    ) -> Float[Tensor, "sentence place vocab_size"]:
         for row, wait, rests in zip(logs, state.wait, state.rest):
             for place, rest in enumerate(rests):
                 if rest and not wait:
                     row[place].masked_fill_(~self.agrees(rest).to(row.device), -torch.inf)
         return logs
 
-    def advance(self, state: State, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]) -> State:
+    def advance(
+        self, state: State, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]
+    ) -> State:
         rest = [[old[p] if wait else old[p][len(self.pieces[s]):] for p, s in zip(parents, symbols)]
                 for old, wait, parents, symbols in zip(state.rest, state.wait, parent.tolist(), symbol.tolist())]
         return self.State(rest, [max(0, wait - 1) for wait in state.wait])
 
 # %% ../../nbs/decoding/translation.ipynb #3d0f7a11
-def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device, workers: int | None = None) -> Iterator[list]:
-    "What `work` makes of each part, in order; `workers` of them at a time, by default one for each thread of a processor."
+def side_by_side(
+    work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device, workers: int | None = None
+) -> Iterator[list]:
+    """What `work` makes of each part, in order; `workers` of them at a time, by default one for each thread of a
+    processor.
+    """
     threads = torch.get_num_threads()
     workers = min(len(parts), workers or (threads if device.type == "cpu" else 1))
     if workers <= 1:
@@ -186,11 +215,16 @@ def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray]
 
 # %% ../../nbs/decoding/translation.ipynb #860bb82c
 def with_beginnings(config: SearchConfig, beginnings: Sequence[Beginning], vocabulary: Vocabulary) -> SearchConfig:
-    "The search of some sentences that must begin so. Under a constraint of the caller's the pieces of a text are forced."
+    """The search of some sentences that must begin so.
+
+    Under a constraint of the caller's the pieces of a text are forced.
+    """
     if config.constraint:
         return replace(config, prefix=[b.ids + vocabulary.encode(b.text) for b in beginnings])
     open_word = any(b.text for b in beginnings)
-    return replace(config, prefix=[b.ids for b in beginnings], constraint=Completion(vocabulary, beginnings) if open_word else None)
+    return replace(
+        config, prefix=[b.ids for b in beginnings], constraint=Completion(vocabulary, beginnings) if open_word else None
+    )
 
 
 def batches(src: list[list[int]], tgt: list[list[int]], tokens: int) -> list[np.ndarray]:
@@ -225,7 +259,9 @@ class Translator:
     nowhere. A Transformer's searches compute its products in `precision`, by the kernels that are fastest here.
     """
 
-    def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None, precision: Precision = "float32"):
+    def __init__(
+        self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None, precision: Precision = "float32"
+    ):
         self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
         prepare(self.model, precision)
         self.max_tokens = min(1024, most_positions(model.config))
@@ -246,8 +282,17 @@ class Translator:
         vocabulary = self.vocabulary.source if side == "src" else self.vocabulary
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
-    def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 2000, progress=False,
-               first_line: int = 1, workers: int | None = None, **options) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        lines: Sequence[str],
+        config: SearchConfig | None = None,
+        *,
+        batch_tokens: int = 2000,
+        progress=False,
+        first_line: int = 1,
+        workers: int | None = None,
+        **options,
+    ) -> list[list[Hypothesis]]:
         """The hypotheses of each line, in order; sentences of similar lengths are searched together.
 
         An empty line has a single, empty hypothesis. `progress` shows a bar, or is a tqdm bar to advance by one
@@ -257,7 +302,11 @@ class Translator:
         """
         config = search_config(config, **options)
         encoded = cut(self.encode(lines), self.max_tokens, first_line)
-        prefixes = None if config.prefix is None else beginnings(config, encoded, self.vocabulary, most_positions(self.model.config))
+        prefixes = (
+            None
+            if config.prefix is None
+            else beginnings(config, encoded, self.vocabulary, most_positions(self.model.config))
+        )
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
         sought = np.array([i for i, ids in enumerate(encoded) if len(ids) > 1], dtype=np.int64)
         sources = [encoded[i] for i in sought]
@@ -285,12 +334,16 @@ class Translator:
         drawn = sample(self.model, src.repeat_interleave(n, 0), config, prefix=prefix)
         return [sorted(drawn[i : i + n], key=lambda h: -h.score) for i in range(0, len(drawn), n)]
 
-    def n_best(self, lines: Sequence[str], n: int = 4, config: SearchConfig | None = None, **options) -> list[list[Translation]]:
+    def n_best(
+        self, lines: Sequence[str], n: int = 4, config: SearchConfig | None = None, **options
+    ) -> list[list[Translation]]:
         """The `n` best translations of each line with their scores; `options` are those of `search`.
 
         No text comes twice (other pieces may spell the same), so they can be fewer.
         """
-        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line", "workers") if name in options}
+        work = {
+            name: options.pop(name) for name in ("batch_tokens", "progress", "first_line", "workers") if name in options
+        }
         config, found = search_config(config, n_best=n, **options), []
         everything = replace(config, n_best=config.beam_size) if n > 1 and not config.sample else config
         for hypotheses in self.search(lines, everything, **work):
@@ -318,7 +371,9 @@ class Translator:
         is faster.
         """
         if ahead < 1 or isinstance(lines, str):
-            raise InputError(f"ahead {ahead}: give 1 or more" if ahead < 1 else "one text, where lines are needed: give [text]")
+            raise InputError(
+                f"ahead {ahead}: give 1 or more" if ahead < 1 else "one text, where lines are needed: give [text]"
+            )
         lines = iter(lines)
         first_line = 1
         while chunk := list(islice(lines, ahead)):
@@ -365,7 +420,9 @@ class Translator:
                 progress: bool = False) -> Quality:
         "Perplexity per token and token accuracy on the references `tgt`. InputError as from `check_positions`."
         if len(src) != len(tgt) or not src:
-            raise InputError(f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed")
+            raise InputError(
+                f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed"
+            )
         self.check_positions(src, tgt)
         if isinstance(self.model, Ensemble):  # it has probabilities, and no softmax of its own
             sums = [(loss.sum().item(), int(right.sum()), int(real.sum()))
@@ -476,9 +533,18 @@ class Evaluation(NamedTuple):
         return self.quality.accuracy
 
 # %% ../../nbs/decoding/translation.ipynb #00adbcb4
-def evaluate(translator: Translator, src: Sequence[str], references: Sequence[str], config: SearchConfig | None = None, *,
-             progress: bool = False, language: str | None = None, samples: int = 1000, tokenize: Tokenizer | None = None,
-             **options) -> Evaluation:
+def evaluate(
+    translator: Translator,
+    src: Sequence[str],
+    references: Sequence[str],
+    config: SearchConfig | None = None,
+    *,
+    progress: bool = False,
+    language: str | None = None,
+    samples: int = 1000,
+    tokenize: Tokenizer | None = None,
+    **options,
+) -> Evaluation:
     """Translate `src` and compare the result with `references`.
 
     `language` is that of the references (by default the run's), `samples` the number of bootstrap samples for
@@ -515,7 +581,9 @@ def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[s
                (target != PAD).cpu())
 
 # %% ../../nbs/decoding/translation.ipynb #61e0dd9d
-def target_probabilities(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> list[list[tuple[str, float]]]:
+def target_probabilities(
+    translator: Translator, src: Sequence[str], tgt: Sequence[str]
+) -> list[list[tuple[str, float]]]:
     "Of each given target: its symbols, the end included, with the log-probability of each. Checks as `measure` does."
     translator.check_positions(src, tgt)
     found = [[] for _ in tgt]

@@ -68,7 +68,9 @@ class Dropout16(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, p):
         low = min(round(p * 2**16), 2**16 - 1)
-        drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[: x.numel()]
+        drawn = (
+            torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[: x.numel()]
+        )
         # as 8-bit numbers: PyTorch multiplies with these several times as fast as with truth values
         keep = torch.ge(drawn, low - 2**15, out=torch.empty(x.numel(), dtype=torch.uint8)).view(x.shape)
         ctx.save_for_backward(keep)
@@ -109,9 +111,13 @@ def cheapen_dropout(model: nn.Module) -> None:
 SHORT = 64  # keys, up to which two products in bfloat16 win on processors with instructions for it
 
 
-def attend(query: Float[Tensor, "batch head query d_k"], key: Float[Tensor, "batch head key d_k"],
-           value: Float[Tensor, "batch head key d_v"], mask: Bool[Tensor, "#batch #head #query key"] | None, dropout: nn.Dropout
-           ) -> Float[Tensor, "batch head query d_v"]:
+def attend(
+    query: Float[Tensor, "batch head query d_k"],
+    key: Float[Tensor, "batch head key d_k"],
+    value: Float[Tensor, "batch head key d_v"],
+    mask: Bool[Tensor, "#batch #head #query key"] | None,
+    dropout: nn.Dropout,
+) -> Float[Tensor, "batch head query d_v"]:
     "The output of equation 1, by the way that we found fastest for these lengths, this type and this device."
     p = dropout.p if dropout.training else 0.0
     if query.device.type != "cpu":
@@ -129,7 +135,9 @@ def project(module: nn.Linear, x: Float[Tensor, "*batch n"]) -> Float[Tensor, "*
     return linear(x, module.weight, module.bias)
 
 
-def residual(module: Residual, x: Float[Tensor, "*tokens d_model"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "*tokens d_model"]:
+def residual(
+    module: Residual, x: Float[Tensor, "*tokens d_model"], sublayer: Callable[[Tensor], Tensor]
+) -> Float[Tensor, "*tokens d_model"]:
     "`Residual`, with the cheaper dropout."
     if module.pre_norm:
         return x + drop(sublayer(module.norm(x)), module.dropout)
@@ -143,13 +151,21 @@ def transform(module: nn.Module, x: Float[Tensor, "*tokens d_model"]) -> Float[T
     return module(x)
 
 
-def keys_values(module: MultiHeadAttention, memory: Float[Tensor, "tokens d_model"], there: Packed) -> tuple[Tensor, Tensor]:
+def keys_values(
+    module: MultiHeadAttention, memory: Float[Tensor, "tokens d_model"], there: Packed
+) -> tuple[Tensor, Tensor]:
     "The heads' keys [batch, head, key, d_k] and values [batch, head, key, d_v] of packed vectors."
     return tuple(module.split(there.unpack(project(part, memory))) for part in (module.key, module.value))
 
 # %% ../../nbs/engine/fast.ipynb #e0a73630
-def attend_packed(module: MultiHeadAttention, x: Float[Tensor, "tokens d_model"], at: Packed, memory: Float[Tensor, "keys d_model"],
-                  there: Packed, mask: Bool[Tensor, "batch 1 #query key"]) -> Float[Tensor, "tokens d_model"]:
+def attend_packed(
+    module: MultiHeadAttention,
+    x: Float[Tensor, "tokens d_model"],
+    at: Packed,
+    memory: Float[Tensor, "keys d_model"],
+    there: Packed,
+    mask: Bool[Tensor, "batch 1 #query key"],
+) -> Float[Tensor, "tokens d_model"]:
     "`MultiHeadAttention` from packed queries to packed keys and values."
     query = module.split(at.unpack(project(module.query, x)))
     joined = attend(query, *keys_values(module, memory, there), mask, module.dropout).transpose(1, 2).flatten(2)
@@ -157,7 +173,10 @@ def attend_packed(module: MultiHeadAttention, x: Float[Tensor, "tokens d_model"]
 
 # %% ../../nbs/engine/fast.ipynb #ed52fe3f
 class FastTransformer(Transformer):
-    "A `Transformer` with other arithmetic: the same weights under the same names, the same results. Made by `fast`, or like its parent."
+    """A `Transformer` with other arithmetic: the same weights under the same names, the same results.
+
+    Made by `fast`, or like its parent.
+    """
 
     def position_vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         "What is added to the embeddings of the first `length` positions."
@@ -167,19 +186,32 @@ class FastTransformer(Transformer):
         embedded = (src_embedding or self.embedding)(at.ids)
         return drop(embedded + self.position_vectors(at.mask.size(3)).index_select(0, at.positions), self.dropout)
 
-    def encoder_layer(self, layer: EncoderLayer, x: Float[Tensor, "tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:
+    def encoder_layer(
+        self, layer: EncoderLayer, x: Float[Tensor, "tokens d_model"], src: Packed
+    ) -> Float[Tensor, "tokens d_model"]:
         x = residual(layer.residuals[0], x, lambda y: attend_packed(layer.self_attention, y, src, y, src, src.mask))
         return residual(layer.residuals[1], x, lambda y: transform(layer.feed_forward, y))
 
-    def decoder_layer(self, layer: DecoderLayer, x: Float[Tensor, "tokens d_model"], tgt: Packed, mask: Bool[Tensor, "batch 1 tgt tgt"],
-                      memory: Float[Tensor, "src_tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:
+    def decoder_layer(
+        self,
+        layer: DecoderLayer,
+        x: Float[Tensor, "tokens d_model"],
+        tgt: Packed,
+        mask: Bool[Tensor, "batch 1 tgt tgt"],
+        memory: Float[Tensor, "src_tokens d_model"],
+        src: Packed,
+    ) -> Float[Tensor, "tokens d_model"]:
         x = residual(layer.residuals[0], x, lambda y: attend_packed(layer.self_attention, y, tgt, y, tgt, mask))
-        x = residual(layer.residuals[1], x, lambda y: attend_packed(layer.cross_attention, y, tgt, memory, src, src.mask))
+        x = residual(
+            layer.residuals[1], x, lambda y: attend_packed(layer.cross_attention, y, tgt, memory, src, src.mask)
+        )
         return residual(layer.residuals[2], x, lambda y: transform(layer.feed_forward, y))
 
     def compile_layers(self) -> None:
         "Have PyTorch's compiler fuse the layers, each kind in one graph (for GPUs; needs a C++ compiler)."
-        self.encoder_layer, self.decoder_layer = (torch.compile(f, dynamic=True) for f in (self.encoder_layer, self.decoder_layer))
+        self.encoder_layer, self.decoder_layer = (
+            torch.compile(f, dynamic=True) for f in (self.encoder_layer, self.decoder_layer)
+        )
 
     def encode_packed(self, src: Packed) -> Float[Tensor, "tokens d_model"]:
         x = self.embed_packed(src, self.src_embedding)
@@ -187,13 +219,17 @@ class FastTransformer(Transformer):
             x = self.encoder_layer(layer, x, src)
         return self.encoder_norm(x)
 
-    def decode_packed(self, tgt: Packed, memory: Float[Tensor, "src_tokens d_model"], src: Packed) -> Float[Tensor, "tokens d_model"]:
+    def decode_packed(
+        self, tgt: Packed, memory: Float[Tensor, "src_tokens d_model"], src: Packed
+    ) -> Float[Tensor, "tokens d_model"]:
         x, mask = self.embed_packed(tgt), tgt.mask & causal_mask(tgt.mask.size(3), tgt.mask.device)
         for layer in self.decoder:
             x = self.decoder_layer(layer, x, tgt, mask, memory, src)
         return self.decoder_norm(x)
 
-    def encode(self, src: Int[Tensor, "batch src"]) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    def encode(
+        self, src: Int[Tensor, "batch src"]
+    ) -> tuple[Float[Tensor, "batch src d_model"], Bool[Tensor, "batch 1 1 src"]]:
         "As its parent's, with zeros on padding."
         at = packed(src, self.embedding.weight.device)
         return at.unpack(self.encode_packed(at)), at.mask
@@ -202,13 +238,16 @@ class FastTransformer(Transformer):
                memory_mask: Bool[Tensor, "batch 1 1 src"] | None = None) -> Float[Tensor, "batch tgt d_model"]:
         "As its parent's, with zeros on padding."
         at = packed(tgt, memory.device)
-        looked_at = torch.ones_like(memory[:, :, 0], dtype=torch.long) if memory_mask is None else memory_mask[:, 0, 0].long()
+        looked_at = (
+            torch.ones_like(memory[:, :, 0], dtype=torch.long) if memory_mask is None else memory_mask[:, 0, 0].long()
+        )
         there = packed(looked_at, memory.device)  # here ids are only real or not
         return at.unpack(self.decode_packed(at, there.pack(memory), there))
 
 # %% ../../nbs/engine/fast.ipynb #1b4b8306
 def fast(model: nn.Module) -> nn.Module:
-    """A plain `Transformer` with its fast arithmetic, sharing everything, and cuDNN's attention switched off for the whole process;
+    """A plain `Transformer` with its fast arithmetic, sharing everything, and cuDNN's attention switched off for the
+    whole process;
     any other model as it is, without that.
     """
     if type(model) is not Transformer:
@@ -248,8 +287,12 @@ def rows_at_once(device: torch.device, vocab_size: int) -> int:
     return max(1, (1 << (27 if device.type == "cuda" else 24)) // vocab_size)
 
 
-def loss_and_gradient(logits: Float[Tensor, "rows vocab_size"], target: Int[Tensor, " rows"], eps: float) -> tuple[Tensor, Tensor]:
-    "The summed loss against 1 - eps on the target and eps / (V - 1) elsewhere, and its gradient, which takes the logits' place."
+def loss_and_gradient(
+    logits: Float[Tensor, "rows vocab_size"], target: Int[Tensor, " rows"], eps: float
+) -> tuple[Tensor, Tensor]:
+    """The summed loss against 1 - eps on the target and eps / (V - 1) elsewhere, and its gradient, which takes
+    the logits' place.
+    """
     away, symbol = eps / (logits.size(-1) - 1), target[:, None]
     highest, right, total = logits.amax(-1, keepdim=True), logits.gather(-1, symbol), logits.sum(-1, keepdim=True)
     p = logits.sub_(highest).exp_()
@@ -288,13 +331,17 @@ class LinearCrossEntropy(torch.autograd.Function):
 # %% ../../nbs/engine/fast.ipynb #419772f4
 def linear_cross_entropy(hidden: Float[Tensor, "tokens d_model"], weight: Float[Tensor, "vocab_size d_model"],
                          target: Int[Tensor, " tokens"], eps: float = 0.1) -> Float[Tensor, ""]:
-    "The label-smoothed loss of the logits hidden weight^T, summed in `sum_dtype`, without ever holding all of them. Differentiable once."
+    """The label-smoothed loss of the logits hidden weight^T, summed in `sum_dtype`, without ever holding all of
+    them. Differentiable once.
+    """
     return LinearCrossEntropy.apply(hidden, weight, target, eps)
 
 # %% ../../nbs/engine/fast.ipynb #b0a97453
 def target_hidden(model: nn.Module, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]
                   ) -> tuple[Float[Tensor, "tokens d_model"], Int[Tensor, " tokens"]]:
-    "The decoder's output at the real target positions of `tgt`, which begins with START, and the symbols that follow there."
+    """The decoder's output at the real target positions of `tgt`, which begins with START, and the symbols that
+    follow there.
+    """
     device, following = model.embedding.weight.device, tgt[:, 1:]
     inputs = tgt[:, :-1].masked_fill(following == PAD, PAD)  # the end symbol of a shorter sentence: nothing follows it
     target = following[following != PAD].to(device, non_blocking=True)

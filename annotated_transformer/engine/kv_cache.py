@@ -25,11 +25,18 @@ from ..model.transformer import Transformer
 def keys_and_values(a: MultiHeadAttention, name: str) -> Tensor | None:
     "The weights (or biases) of keys and values, one under the other for each head."
     key, value = (getattr(part, name) for part in (a.key, a.value))
-    return None if key is None else torch.cat([x.detach().unflatten(0, (a.n_heads, -1)) for x in (key, value)], 1).flatten(0, 1)
+    return (
+        None
+        if key is None
+        else torch.cat([x.detach().unflatten(0, (a.n_heads, -1)) for x in (key, value)], 1).flatten(0, 1)
+    )
 
 
 class LayerProducts(NamedTuple):
-    "The products of a layer. A decoder's layer alone attends to the source; a feed-forward network of another kind has none here."
+    """The products of a layer.
+
+    A decoder's layer alone attends to the source; a feed-forward network of another kind has none here.
+    """
 
     joint: Product
     "queries, keys and values of self-attention"
@@ -48,7 +55,9 @@ class Products:
 
     def __init__(self, model: Transformer, precision: Precision | None):
         self.precision, self.stamp = precision, stamp(model)
-        self.encoder, self.decoder = ([self.of_layer(layer) for layer in stack] for stack in (model.encoder, model.decoder))
+        self.encoder, self.decoder = (
+            [self.of_layer(layer) for layer in stack] for stack in (model.encoder, model.decoder)
+        )
         self.vocabulary = self.pack(model.embedding.weight, getattr(model.embedding, "bias", None))
 
     def pack(self, weight: Tensor, bias: Tensor | None = None) -> Product:
@@ -71,9 +80,11 @@ def stamp(model: nn.Module) -> list[tuple[int, int]]:
 
 
 def prepare(model: nn.Module, precision: Precision) -> None:
-    """Pack the products of a Transformer for its searches. Its weights, its training and its attention weights are untouched.
+    """Pack the products of a Transformer for its searches. Its weights, its training and its attention weights are
+    untouched.
 
-    Raises InputError for another kind of model, which computes in float32 alone, and for 8 bits elsewhere than on a processor.
+    Raises InputError for another kind of model, which computes in float32 alone, and for 8 bits elsewhere than on a
+    processor.
     """
     if precision not in get_args(Precision):
         raise InputError(f"precision {precision!r:.40}: give {', '.join(get_args(Precision))}")
@@ -82,12 +93,16 @@ def prepare(model: nn.Module, precision: Precision) -> None:
             raise InputError(f"--precision {precision}: {type(model).__name__} computes in float32 alone: leave it out")
         return
     if precision == "int8" and model.embedding.weight.device.type != "cpu":
-        raise InputError("--precision int8: only a processor computes in it here: give --device cpu or --precision bfloat16")
+        raise InputError(
+            "--precision int8: only a processor computes in it here: give --device cpu or --precision bfloat16"
+        )
     model.__dict__["products"] = Products(model, precision)
 
 
 def products_of(model: FastTransformer) -> Products:
-    "The model's packed products, packed anew where its weights have changed; of a model that was not prepared, PyTorch's own."
+    """The model's packed products, packed anew where its weights have changed; of a model that was not prepared,
+    PyTorch's own.
+    """
     kept = model.__dict__.get("products")
     if kept is not None and kept.stamp != stamp(model):
         kept = model.__dict__["products"] = Products(model, kept.precision)
@@ -97,7 +112,8 @@ def products_of(model: FastTransformer) -> Products:
 class DecoderState:
     """A search in progress: `step` gives the logits after one more token at each place of each sentence.
 
-    `follow` says from which place each next one descends, `keep` which sentences go on. The model must be in evaluation mode.
+    `follow` says from which place each next one descends, `keep` which sentences go on. The model must be in
+    evaluation mode.
     """
 
     def __init__(self, model: FastTransformer, src: Int[Tensor, "sentence src"]):
@@ -107,7 +123,9 @@ class DecoderState:
         memory = self.encode(at)
         self.source = [self.split(at.unpack(p.source(memory)), self.heads) for p in self.products.decoder]
         self.source_bias = self.bias(None if at.full else at.mask[:, 0])
-        self.kept = [x.new_empty(*x.shape[:2], 64, x.size(3)) for x in self.source]  # the target's keys and values, by layer
+        self.kept = [
+            x.new_empty(*x.shape[:2], 64, x.size(3)) for x in self.source
+        ]  # the target's keys and values, by layer
         self.length, self.position = 0, 0  # keys of the tree, tokens of a beginning
         self.ancestors: Bool[Tensor, "sentence place key"] | None = None  # None: every key is one
         self.own_bias = self.bias(None)
@@ -117,7 +135,10 @@ class DecoderState:
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def bias(self, mask: Bool[Tensor, "sentence #place key"] | None) -> Float[Tensor, "#rows #place key"]:
-        "What is added to scores: -inf where a key may not be looked at. A row for each head of each sentence, or one for all."
+        """What is added to scores: -inf where a key may not be looked at.
+
+        A row for each head of each sentence, or one for all.
+        """
         weight = self.model.embedding.weight
         if mask is None:
             return weight.new_zeros(1, 1, 1)
@@ -129,8 +150,15 @@ class DecoderState:
         x = model.embed_packed(at, model.src_embedding)
         for layer, p in zip(model.encoder, self.products.encoder):
             def look(y: Tensor) -> Tensor:
-                query, kept = (self.split(part, self.heads) for part in at.unpack(p.joint(y)).tensor_split((width,), -1))
-                heads = attend(query, *kept.tensor_split((self.d_k,), -1), None if at.full else at.mask, layer.self_attention.dropout)
+                query, kept = (
+                    self.split(part, self.heads) for part in at.unpack(p.joint(y)).tensor_split((width,), -1)
+                )
+                heads = attend(
+                    query,
+                    *kept.tensor_split((self.d_k,), -1),
+                    None if at.full else at.mask,
+                    layer.self_attention.dropout,
+                )
                 return p.output(at.pack(heads.transpose(1, 2).flatten(2)))
 
             x = residual(layer.residuals[0], x, look)
@@ -149,7 +177,9 @@ class DecoderState:
                 return p.output(self.look(query, kept[:, :, :end], self.own_bias))
 
             def look(y: Tensor) -> Tensor:
-                return p.looked(self.look(self.split(p.query(y).unflatten(0, tokens.shape), self.heads), source, self.source_bias))
+                return p.looked(
+                    self.look(self.split(p.query(y).unflatten(0, tokens.shape), self.heads), source, self.source_bias)
+                )
 
             x = residual(layer.residuals[0], x, look_back)
             x = residual(layer.residuals[1], x, look)

@@ -77,7 +77,14 @@ def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[l
     torch.manual_seed(0)
     model = marian(replace(BASE, vocab_size=VOCABULARY)).model.eval().to(src.device)
     model.generation_config.forced_eos_token_id = None
-    options = dict(num_beams=beam_size, do_sample=False, min_new_tokens=steps, max_new_tokens=steps, length_penalty=0.6, use_cache=True)
+    options = dict(
+        num_beams=beam_size,
+        do_sample=False,
+        min_new_tokens=steps,
+        max_new_tokens=steps,
+        length_penalty=0.6,
+        use_cache=True,
+    )
     mask = torch.ones_like(src)
 
     def decode() -> list[list[int]]:
@@ -87,7 +94,9 @@ def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[l
     return decode
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #537996a6
-def ctranslate2_engine(beam_size: int, src: Tensor, steps: int, quantization: str = "float32") -> Callable[[], list[list[int]]]:
+def ctranslate2_engine(
+    beam_size: int, src: Tensor, steps: int, quantization: str = "float32"
+) -> Callable[[], list[list[int]]]:
     "CTranslate2's `Translator` with the weights of `ours`."
     import ctranslate2
 
@@ -103,7 +112,9 @@ def ctranslate2_engine(beam_size: int, src: Tensor, steps: int, quantization: st
     engine = ctranslate2.Translator(folder.name, compute_type=quantization, device=src.device.type, inter_threads=1,
                                     intra_threads=torch.get_num_threads())
     tokens, number = [[symbols[i] for i in row[:-1]] for row in src.tolist()], {s: i for i, s in enumerate(symbols)}
-    options = dict(beam_size=beam_size, length_penalty=0.6, min_decoding_length=steps, max_decoding_length=steps, max_batch_size=0)
+    options = dict(
+        beam_size=beam_size, length_penalty=0.6, min_decoding_length=steps, max_decoding_length=steps, max_batch_size=0
+    )
 
     def decode() -> list[list[int]]:
         return [[number[s] for s in r.hypotheses[0]] for r in engine.translate_batch(tokens, **options)]
@@ -124,7 +135,10 @@ def our_entry_for(contestant: str) -> str:
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #246adc08
 def measure_decoding(what: dict) -> dict:
-    "Seconds a decoding and peak memory of one contestant: the work of a process of its own. `what` has the keys of `plan`'s entries."
+    """Seconds a decoding and peak memory of one contestant: the work of a process of its own.
+
+    `what` has the keys of `plan`'s entries.
+    """
     keep_memory()
     device = training_device()
     decode = CONTESTANTS[what["contestant"]][1](what["beam_size"], sources(what["sentences"]).to(device), what["steps"])
@@ -142,8 +156,13 @@ def measure_decoding(what: dict) -> dict:
 def plan(repeats: int) -> list[dict]:
     "What to measure, in its order; 8 bits on a processor alone."
     on_processor = training_device().type == "cpu"
-    return [{"contestant": name, "sentences": sentences, "beam_size": beam_size, "steps": STEPS, "repeats": repeats}
-            for sentences in (1, 16) for beam_size in (4, 1) for name in CONTESTANTS if on_processor or our_entry_for(name) == "ours"]
+    return [
+        {"contestant": name, "sentences": sentences, "beam_size": beam_size, "steps": STEPS, "repeats": repeats}
+        for sentences in (1, 16)
+        for beam_size in (4, 1)
+        for name in CONTESTANTS
+        if on_processor or our_entry_for(name) == "ours"
+    ]
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #dfe8f518
 def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
@@ -164,24 +183,39 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
 def record_of(what: dict, results: list[dict]) -> dict:
     "The result record of one line of the plan."
     seconds = median(r["seconds"] for r in results)
-    name = f"decoding_{what['contestant'].lower().replace(' ', '_')}_{what['sentences']}x{what['beam_size']}_{training_device().type}"
+    contestant = what["contestant"].lower().replace(" ", "_")
+    name = f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{training_device().type}"
     metrics = {"decoding_seconds": seconds, "decoding_seconds_by_round": [r["seconds"] for r in results],
                "peak_bytes": max(r["peak_bytes"] or 0 for r in results), "first": results[0]["first"]}
-    return make_record(name, "benchmark", data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY}, config=what, seed=0,
-                       seconds=sum(r["seconds"] for r in results) * what["repeats"], metrics=metrics)
+    return make_record(
+        name,
+        "benchmark",
+        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
+        config=what,
+        seed=0,
+        seconds=sum(r["seconds"] for r in results) * what["repeats"],
+        metrics=metrics,
+    )
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #e4648afd
 def report(records: list[dict]) -> str:
     "The records as lines of text, each with the ratio of our seconds to its own."
     lines = [f"{'':16} {'sentences':>9} {'beam':>4} {'seconds':>8} {'ours / it':>9} {'peak':>9}"]
-    seconds = {(r["config"]["contestant"], r["config"]["sentences"], r["config"]["beam_size"]): r["metrics"]["decoding_seconds"]
-               for r in records}
+    seconds = {
+        (r["config"]["contestant"], r["config"]["sentences"], r["config"]["beam_size"]): r["metrics"][
+            "decoding_seconds"
+        ]
+        for r in records
+    }
     for r in records:
         c = r["config"]
         own = seconds.get((our_entry_for(c["contestant"]), c["sentences"], c["beam_size"]))
         ratio = f"{own / r['metrics']['decoding_seconds']:.2f}" if own else "-"
-        lines.append(f"{c['contestant']:16} {c['sentences']:9} {c['beam_size']:4} {r['metrics']['decoding_seconds']:8.3f} {ratio:>9} "
-                     f"{r['metrics']['peak_bytes'] / 2**30:5.2f} GiB")
+        lines.append(
+            f"{c['contestant']:16} {c['sentences']:9} {c['beam_size']:4} "
+            f"{r['metrics']['decoding_seconds']:8.3f} {ratio:>9} "
+            f"{r['metrics']['peak_bytes'] / 2**30:5.2f} GiB"
+        )
     return "\n".join(lines)
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #237ea4fc
@@ -207,13 +241,23 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
 def steps_record(rounds: int = 5, steps: int = 256) -> dict:
     "A record: the seconds of each step, sixteen sentences, beam 4."
     seconds = seconds_of_steps(16, 4, steps, rounds)
-    return make_record(f"decoding_steps_{training_device().type}", "benchmark", data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
-                       config={"sentences": 16, "beam_size": 4, "steps": steps, "rounds": rounds}, seed=0, seconds=sum(seconds) * rounds,
-                       metrics={"seconds_by_step": [round(s, 6) for s in seconds]})
+    return make_record(
+        f"decoding_steps_{training_device().type}",
+        "benchmark",
+        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
+        config={"sentences": 16, "beam_size": 4, "steps": steps, "rounds": rounds},
+        seed=0,
+        seconds=sum(seconds) * rounds,
+        metrics={"seconds_by_step": [round(s, 6) for s in seconds]},
+    )
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c048fbdb
-def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int, width: int = 4) -> int:
-    "Bytes that a step must read: weights once, the memory's keys and values once a sentence, the target's once a beginning."
+def step_bytes(
+    config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int, width: int = 4
+) -> int:
+    """Bytes that a step must read: weights once, the memory's keys and values once a sentence, the target's once
+    a beginning.
+    """
     c = config.resolved()
     attention = c.d_model * c.n_heads * (c.d_k + c.d_v)
     weights = c.n_layers * (2 * attention + attention + 2 * c.d_model * c.d_ff) + c.vocab_size * c.d_model
@@ -248,34 +292,68 @@ def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, ha
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step, width)
                for at in range(0, total, batch) for step in range(STEPS))
     rate = memory_rate(device)
-    what = {"model": model, "batch": batch, "sentences": total, "beam_size": beam_size, "steps": STEPS, "precision": "bfloat16" if half else "float32"}
-    return make_record(f"decoding_throughput_{model}_{batch}_{device.type}", "benchmark", data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
-                       config=what, seed=0, seconds=seconds, metrics={"sentences_per_second": total / seconds, "peak_bytes": peak_bytes(),
-                                                                      "bytes_per_second": read / seconds, "limit_bytes_per_second": rate})
+    what = {
+        "model": model,
+        "batch": batch,
+        "sentences": total,
+        "beam_size": beam_size,
+        "steps": STEPS,
+        "precision": "bfloat16" if half else "float32",
+    }
+    return make_record(
+        f"decoding_throughput_{model}_{batch}_{device.type}",
+        "benchmark",
+        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
+        config=what,
+        seed=0,
+        seconds=seconds,
+        metrics={
+            "sentences_per_second": total / seconds,
+            "peak_bytes": peak_bytes(),
+            "bytes_per_second": read / seconds,
+            "limit_bytes_per_second": rate,
+        },
+    )
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #9c0e9072
 LEAST_BLEU = -0.1  # what 8 bits may change
 
 
 def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict:
-    "Translate the lines of `src` with the run `name` in each precision; the record with their BLEU is written to the folder `out`."
+    """Translate the lines of `src` with the run `name` in each precision; the record with their BLEU is written
+    to the folder `out`.
+    """
     sources, wanted = map(list, zip(*((a, b) for _, a, b in two_files(src, references))))
     metrics = {}
     for precision in ("float32", "float16", "bfloat16", "int8"):
         translator, begun = load(name, precision), time.perf_counter()
         metrics[f"sacrebleu/{precision}"] = bleu_score(translator.translate(sources, progress=True), wanted).value
         metrics[f"seconds/{precision}"] = time.perf_counter() - begun
-    facts = {"name": src.stem, "sizes": {src.stem: len(sources)}, "sha256": {path.name: file_digest(path) for path in (src, references)}}
+    facts = {
+        "name": src.stem,
+        "sizes": {src.stem: len(sources)},
+        "sha256": {path.name: file_digest(path) for path in (src, references)},
+    }
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
-    record = make_record(f"precision_{translator.run.folder.resolve().name}", "benchmark", data=facts, config={"run": name}, seed=0,
-                         seconds=seconds, metrics=metrics, weights=translator.run.record.provenance()["weights"])
+    record = make_record(
+        f"precision_{translator.run.folder.resolve().name}",
+        "benchmark",
+        data=facts,
+        config={"run": name},
+        seed=0,
+        seconds=seconds,
+        metrics=metrics,
+        weights=translator.run.record.provenance()["weights"],
+    )
     write_records(out, [record])
     return record
 
 
 def bleu_report(record: dict) -> str:
     "The record as lines of text: the BLEU of each precision, its distance from float32's, and whether the rule holds."
-    found = {name.partition("/")[2]: value for name, value in record["metrics"].items() if name.startswith("sacrebleu/")}
+    found = {
+        name.partition("/")[2]: value for name, value in record["metrics"].items() if name.startswith("sacrebleu/")
+    }
     lines = [f"{precision:9} {value:6.2f} BLEU {value - found['float32']:+.2f}" for precision, value in found.items()]
     held = found["int8"] - found["float32"] >= LEAST_BLEU
     return "\n".join([*lines, f"the rule for 8 bits, at least {LEAST_BLEU}: {'holds' if held else 'does not hold'}"])
