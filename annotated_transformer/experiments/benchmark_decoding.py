@@ -11,7 +11,6 @@ __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'LEAST_BLEU', 'CTRANS
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #32ee04ee
 import json
-import os
 import subprocess
 import sys
 import tempfile
