@@ -213,6 +213,9 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
 
 
 # --- pages around the chapters ----------------------------------------------------------------------------------------
+LIVE = """<iframe class="live" src="_static/look_inside.html" title="Look inside a Transformer while it translates"
+loading="lazy"></iframe>"""
+
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
     "The README's page, with the table of contents."
@@ -226,7 +229,7 @@ def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, pa
                 shown["metadata"] = {"tags": ["remove-input"]}
             cells.append({**shown, "source": outside(shown["source"])})
     title, _, lead = cells[0]["source"].partition("\n> ")
-    cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}"
+    cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{LIVE}"
     rows = "\n".join([*(chapter.name for chapter in chapters), *extra])
     cells.append(markdown(f"```{{toctree}}\n:hidden:\n\n{rows}\n```", id="toc"))
     return {**nb, "cells": [*cells, markdown(original.NOTE if paper is None else original.PRIVATE, id="paper")]}
@@ -284,9 +287,12 @@ def mathjax() -> Path:
 
 
 def put_static(static: Path) -> None:
+    from annotated_transformer.decoding.translation import load
     from annotated_transformer.drawing.charts import script
+    from annotated_transformer.inside import explore
     shutil.copytree(SITE / "static", static, dirs_exist_ok=True)
     (static / "vega.js").write_text(f"(() => {{{script()}\n}})()", encoding="utf-8")  # its names are not the page's
+    (static / "look_inside.html").write_text(explore.page(load("grammar")), encoding="utf-8")
     fonts = "output/chtml/fonts"
     shutil.copytree(mathjax() / fonts, static / "mathjax" / fonts)
     shutil.copy(mathjax() / "tex-chtml-full.js", static / "mathjax")

@@ -8,11 +8,11 @@ __all__ = ['explore']
 # %% ../../nbs/commands/explore.ipynb #4e503c70
 from pathlib import Path
 
-from ..tools.text_files import lines as read_lines
 from ..decoding.translation import load
 from ..inside.explore import page
 from ..tools.files import writing
 from ..tools.options import say
+from ..tools.text_files import lines as read_lines
 
 # %% ../../nbs/commands/explore.ipynb #8796d0be
 def explore(run: Path, file: Path | None = None, /, *, sentences: Path | None = None) -> None:
@@ -25,11 +25,12 @@ def explore(run: Path, file: Path | None = None, /, *, sentences: Path | None = 
     Args:
         run: a run directory, or the name of weights that ship with the package
         file: the page (by default explore-RUN.html in the working directory)
-        sentences: a text file, a sentence a line: up to 200 of them to count over (by default English ones, where the model reads English)
+        sentences: a text file, a sentence a line: up to 200 of them to count over (by default English ones, if the
+            model reads English)
     """
     translator = load(run)
     lines = None if sentences is None else [line for line in read_lines(sentences) if line.strip()][:200]
-    html = page(translator, lines).encode()
+    html = page(translator, lines).encode(errors="backslashreplace")  # a folder's name may hold any bytes
     file = file or Path(f"explore-{translator.run.folder.resolve().name}.html")
     with writing(file) as out:
         out.write(html)

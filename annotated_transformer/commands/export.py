@@ -9,6 +9,7 @@ __all__ = ['export']
 from pathlib import Path
 from typing import Literal
 
+from .explore import explore
 from ..exports.ctranslate2 import export_run
 from ..exports.hugging_face import export_hugging_face
 from ..exports.onnx import export_onnx
@@ -19,7 +20,7 @@ from ..decoding.translation import load
 # %% ../../nbs/commands/export.ipynb #a50f9133
 def export(
     run: Path, folder: Path, /, *,
-    to: Literal["ctranslate2", "huggingface", "onnx"] = "ctranslate2",
+    to: Literal["ctranslate2", "huggingface", "onnx", "page"] = "ctranslate2",
     quantization: Literal["float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16",
                           "int16"] | None = None,
 ) -> None:
@@ -31,12 +32,16 @@ def export(
 
     Args:
         run: a run directory, or the name of weights that ship with the package
-        folder: the new folder; a README in it says how to use it
-        to: a fast engine that only translates, a MarianMTModel with its tokenizer, or graphs for any ONNX runtime
-        quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a large model's space)
+        folder: the new folder; a README in it says how to use it. For a page, its file
+        to: a fast engine that only translates, a MarianMTModel with its tokenizer, graphs for any ONNX runtime, or a
+            page to look inside, as `explore` writes it
+        quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a
+            large model's space)
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")
+    if to == "page":
+        return explore(run, folder)
     translator = load(run)
     if to == "ctranslate2":
         export_run(translator, folder, quantization)

@@ -93,14 +93,15 @@ def labels(symbols: Sequence[str], words: list[list[int]], joined: bool) -> list
     return [("" if i == w[0] else "\u00b7") + text_of([symbols[i]]) for w in words for i in w]
 
 # %% ../../nbs/inside/attention_figures.ipynb #40f373fc
-SUBLAYERS = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention", "cross": "decoder.{}.cross_attention"}
+SUBLAYERS = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention",
+             "cross": "decoder.{}.cross_attention"}
 
 
 def view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", joined: bool = True,
          averages: Mapping[str, np.ndarray] | None = None) -> View:
     """A stack on a sentence and its translation (by default the model's own); `joined` joins pieces to words.
 
-    With the `averages` of `offset_means`, it says how far each weight lies above them. Raises InputError for an unknown stack.
+    With the `averages` of `offset_means`, it says how far each weight lies above them. InputError for an unknown stack.
     """
     if stack not in SUBLAYERS:
         raise InputError(f"stack {stack!r}: give encoder, decoder or cross")
@@ -111,7 +112,8 @@ def view(translator: Translator, src: str, tgt: str | None = None, stack: str = 
     of_keys, of_queries = word_places(key_symbols), word_places(query_symbols)
     keys, queries = labels(key_symbols, of_keys, joined), labels(query_symbols, of_queries, joined)
     if stack != "encoder":
-        queries = [f"{a} \u2192 {b}" for a, b in zip(labels(read, of_queries if joined else word_places(read), joined), queries)]
+        queries = [f"{a} \u2192 {b}" for a,
+                   b in zip(labels(read, of_queries if joined else word_places(read), joined), queries)]
     weights = torch.cat(getattr(record, stack)).float().cpu().numpy()
     above = averages and weights - np.nan_to_num(averages[stack][..., offsets(*weights.shape[2:], stack)])
     if joined:
@@ -140,7 +142,9 @@ class Drawing:
         for part in parts:
             body.append(f'<g transform="translate(0,{height:g})">{part.svg}</g>')
             height += part.height
-        self.svg = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        self.svg = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" '
                     f'font-family="sans-serif"><rect width="100%" height="100%" fill="white"/>{"".join(body)}</svg>')
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
@@ -182,13 +186,18 @@ def lines(view: View, heads: Sequence[Head], title: str, pinned: int | None = No
     head_ = top + HEIGHT + block * len(heads) + 4  # of the lower words
     svg = [f'<text x="4" y="16" font-size="13" fill="{INK}">{escape(title)}</text>']
     for i, (layer, head) in enumerate(heads):
-        colour, seen = PALETTE[i % 8], view.weights[layer, head] * (1 if pinned is None else np.eye(len(view.queries))[pinned][:, None])
+        colour, seen = PALETTE[i % 8], view.weights[layer, head].copy()
+        if pinned is not None:
+            seen[np.arange(len(seen)) != pinned] = 0
         lane = column * (0.5 + 0.5 * (i - (len(heads) - 1) / 2) / len(heads))
         svg += [legend(layer, head, i, colour)] if len(heads) > 1 else []
         svg += line_paths(seen, column, lane, top, colour)
-        svg += blocks(seen.max(1), column, foot + 4 + block * i, block, colour) + blocks(seen.max(0), column, top + HEIGHT + block * i, block, colour)
-    svg += [word(text, column * (q + 0.5), foot, font, "start", INK if pinned in (None, q) else MUTED) for q, text in enumerate(view.queries)]
-    svg += [word(text, column * (k + 0.5), head_, font, "end", MUTED if k in view.special else INK) for k, text in enumerate(view.keys)]
+        svg += (blocks(seen.max(1), column, foot + 4 + block * i, block, colour)
+                + blocks(seen.max(0), column, top + HEIGHT + block * i, block, colour))
+    svg += [word(text, column * (q + 0.5), foot, font, "start", INK if pinned in (None, q) else MUTED)
+            for q, text in enumerate(view.queries)]
+    svg += [word(text, column * (k + 0.5), head_, font, "end", MUTED if k in view.special else INK)
+            for k, text in enumerate(view.keys)]
     return Part("".join(svg), max(column * words, 7.2 * len(title)), head_ + below)
 
 # %% ../../nbs/inside/attention_figures.ipynb #f3f8ea55
@@ -197,27 +206,29 @@ def legend(layer: int, head: int, place: int, colour: str) -> str:
             f'<text x="{19 + 62 * place}" y="34" font-size="12" fill="{INK}">{layer + 1}.{head + 1}</text>')
 
 
-def line_paths(seen: Float[np.ndarray, "query key"], column: float, lane: float, top: float, colour: str) -> Iterator[str]:
+def line_paths(seen: Float[np.ndarray, "query key"], column: float, lane: float, top: float,
+               colour: str) -> Iterator[str]:
     "The lines, those of about the same weight as one path."
     levels = (seen * 50).round()
     for level in np.unique(levels[seen >= LEAST]):
-        d = "".join(f"M{q * column + lane:.1f} {top:.0f}L{k * column + lane:.1f} {top + HEIGHT:.0f}" for q, k in np.argwhere((levels == level) & (seen >= LEAST)))
+        d = "".join(f"M{q * column + lane:.1f} {top:.0f}L{k * column + lane:.1f} {top + HEIGHT:.0f}"
+                    for q, k in np.argwhere((levels == level) & (seen >= LEAST)))
         yield f'<path d="{d}" stroke="{colour}" stroke-width="1.8" stroke-opacity="{level / 50:g}"/>'
 
 
 def blocks(strongest: Float[np.ndarray, " word"], column: float, top: float, high: float, colour: str) -> list[str]:
-    return [f'<rect x="{i * column + 1:.1f}" y="{top:.0f}" width="{column - 2:.1f}" height="{high}" fill="{colour}" fill-opacity="{w:.2f}"/>'
-            for i, w in enumerate(strongest) if w >= LEAST]
+    return [f'<rect x="{i * column + 1:.1f}" y="{top:.0f}" width="{column - 2:.1f}" height="{high}" '
+            f'fill="{colour}" fill-opacity="{w:.2f}"/>' for i, w in enumerate(strongest) if w >= LEAST]
 
 
 def word(text: str, x: float, y: float, size: float, anchor: str, colour: str) -> str:
     "A word written upwards: its foot, or with the anchor `end` its head, is at (x, y)."
-    return (f'<text transform="translate({x + 0.35 * size:.1f},{y:.1f}) rotate(-90)" font-size="{size:.1f}" text-anchor="{anchor}" '
-            f'fill="{colour}">{escape(text)}</text>')
+    return (f'<text transform="translate({x + 0.35 * size:.1f},{y:.1f}) rotate(-90)" font-size="{size:.1f}" '
+            f'text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>')
 
 # %% ../../nbs/inside/attention_figures.ipynb #b2db110d
 def chosen_heads(view: View, layer: int, heads: Sequence[int] | None) -> list[Head]:
-    "Heads of a layer (from 0, or from the end), all where none are named. Raises InputError for one that does not exist."
+    "Heads of a layer (from 0, or from the end), by default all. Raises InputError for one that does not exist."
     n_layers, n_heads = view.weights.shape[:2]
     if not -n_layers <= layer < n_layers:
         raise InputError(f"layer {layer}: this model has layers 0 to {n_layers - 1}")
@@ -237,7 +248,8 @@ def place_of(word: str | int, words: list[str]) -> int:
 
 def named(view: View, heads: Sequence[Head]) -> str:
     "A title: the stack, and its only head."
-    return f"{view.stack}, layer {heads[0][0] + 1} of {len(view.weights)}" + (f", head {heads[0][1] + 1}" if len(heads) == 1 else "")
+    return (f"{view.stack}, layer {heads[0][0] + 1} of {len(view.weights)}"
+            + (f", head {heads[0][1] + 1}" if len(heads) == 1 else ""))
 
 # %% ../../nbs/inside/attention_figures.ipynb #a24f9cba
 def head_view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = -1,
@@ -245,10 +257,10 @@ def head_view(translator: Translator, src: str, tgt: str | None = None, stack: s
               name: str | None = None) -> Drawing:
     """One layer's heads on a sentence: two rows of words, a colour for each head, a line's opacity its weight.
 
-    `stack` is "encoder", "decoder" or "cross"; `layer` and `heads` count from 0 (layer -1 is the last; heads defaults to all).
-    Queries are above, for "decoder" and "cross" as `read → written`. `tgt` defaults to the model's own translation, `word` is a
-    query to isolate, `joined` joins pieces to words. With a `name`, the drawing is saved in `figures/`. Raises InputError for an
-    unknown stack, layer, head or word.
+    `stack` is "encoder", "decoder" or "cross"; `layer` and `heads` count from 0 (layer -1 is the last; by default all
+    heads). Queries are above, for "decoder" and "cross" as `read → written`. `tgt` defaults to the model's own
+    translation, `word` is a query to isolate, `joined` joins pieces to words. With a `name`, the drawing is saved in
+    `figures/`. Raises InputError for an unknown stack, layer, head or word.
     """
     drawn = view(translator, src, tgt, stack, joined)
     chosen, pinned = chosen_heads(drawn, layer, heads), None if word is None else place_of(word, drawn.queries)
@@ -265,7 +277,8 @@ def sentences(translator: Translator, n: int = 200) -> list[str]:
     return [*own, *(e.src for e in islice((e for e in examples(seed=11) if len(e.src_tokens) <= 16), n))][:n]
 
 
-def own_outputs(translator: Translator, src: Sequence[str]) -> Iterator[tuple[Int[Tensor, "1 src"], Int[Tensor, "1 tgt"]]]:
+def own_outputs(translator: Translator,
+                src: Sequence[str]) -> Iterator[tuple[Int[Tensor, "1 src"], Int[Tensor, "1 tgt"]]]:
     "Each sentence with the decoder's inputs for its greedy translation. One by one, so that no mean counts padding."
     for ids, (found,) in zip(translator.encode(src), translator.search(src, beam_size=1)):
         output = found.ids + [END] * (len(found.token_log_probabilities) - len(found.ids))
@@ -284,7 +297,7 @@ def offsets(queries: int, keys: int, stack: str) -> Int[np.ndarray, "query key"]
 
 @torch.inference_mode()
 def offset_means(translator: Translator, src: Sequence[str]) -> dict[str, Float[np.ndarray, "layer head offset"]]:
-    "The mean weight of each head by offset: at `FARTHEST` + k - q, and last on the token that is no word. NaN where no pair is."
+    "Each head's mean weight by offset: at `FARTHEST` + k - q; last, on the token that is no word. NaN: no such pair."
     model, sums, counts = translator.model, {}, {stack: np.zeros(2 * FARTHEST + 2) for stack in SUBLAYERS}
     for pair in own_outputs(translator, src):
         with recording(model) as kept:
@@ -302,7 +315,7 @@ def offset_means(translator: Translator, src: Sequence[str]) -> dict[str, Float[
 
 # %% ../../nbs/inside/attention_figures.ipynb #89bec32b
 def telling_heads(view: View, n: int, query: int | None = None) -> list[Head]:
-    "The `n` heads of all layers whose largest weight `above` the average is largest: from `query`, or on average over all queries."
+    "The `n` heads whose largest weight `above` the average is largest: from `query`, or on average over all queries."
     above = view.above.copy()
     if view.stack != "cross":
         above[..., range(len(view.queries)), range(len(view.keys))] = 0
@@ -320,26 +333,30 @@ ITS = ("The Law will never be perfect, but its application should be just "
        "- this is what we are missing, in my opinion.")
 
 
-def figure_view(translator: Translator, src: str, averages: Mapping[str, np.ndarray] | None) -> View:
-    "The encoder on a sentence, above `averages` or else above those of fifty `sentences`."
-    return view(translator, src, averages=averages or offset_means(translator, sentences(translator, 50) or [src]))
+def figure_view(translator: Translator, src: str, heads: Sequence[Head] | None,
+                averages: Mapping[str, np.ndarray] | None) -> View:
+    "The encoder on a sentence; where the heads are still to be found, above `averages` or those of fifty `sentences`."
+    return view(translator, src, averages=averages
+                or (None if heads else offset_means(translator, sentences(translator, 50) or [src])))
 
 
 def figure_3(translator: Translator, src: str = MAKING, word: str | int = "making", heads: Sequence[Head] | None = None,
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
     """The paper's Figure 3: what one word of the encoder looks at in several heads.
 
-    `heads` are (layer, head), from 0; by default the four `telling_heads`. `averages` are those of `offset_means`, `name` as for `head_view`.
+    `heads` are (layer, head), from 0; by default the four `telling_heads`. `averages` are those of `offset_means`,
+    `name` is as for `head_view`.
     """
-    drawn = figure_view(translator, src, averages)
+    drawn = figure_view(translator, src, heads, averages)
     query = place_of(word, drawn.queries)
-    return Drawing(lines(drawn, heads or telling_heads(drawn, 4, query), f"Figure 3, from weights of ours: encoder, from \u201c{word}\u201d", query)).named(name)
+    return Drawing(lines(drawn, heads or telling_heads(drawn, 4, query),
+                         f"Figure 3, from weights of ours: encoder, from \u201c{word}\u201d", query)).named(name)
 
 # %% ../../nbs/inside/attention_figures.ipynb #d78d0728
 def figure_4(translator: Translator, src: str = ITS, word: str | int = "its", heads: Sequence[Head] | None = None,
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
-    "The paper's Figure 4: above, one head in full; below, what one word looks at in that head and another. Arguments as for `figure_3`."
-    drawn = figure_view(translator, src, averages)
+    "The paper's Figure 4: one head in full; below, what one word looks at in it and in another. See `figure_3`."
+    drawn = figure_view(translator, src, heads, averages)
     query = place_of(word, drawn.queries)
     heads = heads or telling_heads(drawn, 2, query)
     return Drawing(lines(drawn, heads[:1], f"Figure 4, from weights of ours: {named(drawn, heads[:1])}"),
@@ -348,15 +365,17 @@ def figure_4(translator: Translator, src: str = ITS, word: str | int = "its", he
 
 def figure_5(translator: Translator, src: str = ITS, heads: Sequence[Head] | None = None,
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
-    "The paper's Figure 5: two heads in full. Arguments as for `figure_3`; `heads` defaults to those that tell most about the sentence."
-    drawn = figure_view(translator, src, averages)
+    "The paper's Figure 5: two heads in full, by default those that tell most about the sentence. See `figure_3`."
+    drawn = figure_view(translator, src, heads, averages)
     heads = heads or telling_heads(drawn, 2)
-    return Drawing(*(lines(drawn, [head], f"Figure 5, from weights of ours: {named(drawn, [head])}") for head in heads)).named(name)
+    return Drawing(*(lines(drawn, [head], f"Figure 5, from weights of ours: {named(drawn, [head])}")
+                     for head in heads)).named(name)
 
 # %% ../../nbs/inside/attention_figures.ipynb #7d8f9e48
 def picture(weights: np.ndarray, colour: str, side: int = 72) -> str:
     "[query, key] as a small PNG of about `side` pixels, in a data URL; the opacity is the weight."
     import base64
+
     from PIL import Image
 
     times = max(1, side // max(weights.shape))
@@ -375,17 +394,20 @@ def overview(translator: Translator, src: str, tgt: str | None = None, stack: st
     drawn = view(translator, src, tgt, stack, joined)
     rows, columns = len(drawn.queries), len(drawn.keys)
     wide, high = (90 * n / max(rows, columns) for n in (columns, rows))
-    table = pd.DataFrame([{"layer": i + 1, "head": h + 1, "map": picture(drawn.weights[i, h], PALETTE[0])} for i, h in np.ndindex(drawn.weights.shape[:2])])
-    base = alt.Chart(table).encode(x=alt.X("head:O", axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)),
-                                   y=alt.Y("layer:O", axis=alt.Axis(domain=False, ticks=False)), tooltip=["layer", "head"])
+    table = pd.DataFrame([{"layer": i + 1, "head": h + 1, "map": picture(drawn.weights[i, h], PALETTE[0])}
+                          for i, h in np.ndindex(drawn.weights.shape[:2])])
+    base = alt.Chart(table).encode(
+        x=alt.X("head:O", axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)),
+        y=alt.Y("layer:O", axis=alt.Axis(domain=False, ticks=False)), tooltip=["layer", "head"])
     frames = base.mark_rect(fill="white", stroke="#8886", width=wide + 2, height=high + 2)
     maps = base.mark_image(width=wide, height=high, aspect=False).encode(url="map:N")
-    title = alt.TitleParams(f"{stack}: every head of every layer", subtitle=f"{rows} queries downwards, {columns} keys to the right; opacity: the weight")
+    title = alt.TitleParams(f"{stack}: every head of every layer",
+                            subtitle=f"{rows} queries downwards, {columns} keys to the right; opacity: the weight")
     return show((frames + maps).properties(width=alt.Step(wide + 8), height=alt.Step(high + 8), title=title), name)
 
 # %% ../../nbs/inside/attention_figures.ipynb #793196f4
-def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = -1, head: int = 0,
-                joined: bool = False, name: str | None = None) -> Shown:
+def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = -1,
+                head: int = 0, joined: bool = False, name: str | None = None) -> Shown:
     "One head as a map: a row per query, a column per key, opacity the weight. Arguments as for `head_view`."
     import altair as alt
     import pandas as pd
@@ -396,12 +418,15 @@ def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack:
                           for (q, k), w in np.ndenumerate(drawn.weights[chosen]) if w >= LEAST])
 
     def axis(channel, field: str, title: str, words: list[str], **options):
-        names = alt.Axis(labelExpr=f"{json.dumps(words, ensure_ascii=False)}[datum.value]", ticks=False, domain=False, labelOverlap=False, **options)
+        names = alt.Axis(labelExpr=f"{json.dumps(words, ensure_ascii=False)}[datum.value]", ticks=False, domain=False,
+                         labelOverlap=False, **options)
         return channel(field, title=title, scale=alt.Scale(domain=list(range(len(words)))), axis=names)
 
     squares = alt.Chart(cells).mark_rect().encode(
-        x=axis(alt.X, "k:O", "key", drawn.keys, orient="top", labelAngle=-60), y=axis(alt.Y, "q:O", "query", drawn.queries),
+        x=axis(alt.X, "k:O", "key", drawn.keys, orient="top", labelAngle=-60),
+        y=axis(alt.Y, "q:O", "query", drawn.queries),
         color=alt.value(PALETTE[0]), tooltip=["query", "key", alt.Tooltip("weight:Q", format=".2f")],
         fillOpacity=alt.FillOpacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None))
-    return show(squares.properties(width=alt.Step(18), height=alt.Step(18), title=named(drawn, [chosen]), view=alt.ViewBackground(fill="white"),
-                                   padding={"left": 5, "top": 5, "right": 24, "bottom": 5}), name)  # the last slanted word leans out
+    return show(squares.properties(width=alt.Step(18), height=alt.Step(18), title=named(drawn, [chosen]),
+                                   view=alt.ViewBackground(fill="white"),  # the last slanted word leans out
+                                   padding={"left": 5, "top": 5, "right": 24, "bottom": 5}), name)

@@ -43,7 +43,7 @@ def refuse(translator: Translator) -> None:
 
 
 def weights_of(translator: Translator) -> bytes:
-    "The weights as a safetensors file: as stored, in half precision where they would take more than half of `MOST`. InputError above it."
+    "The weights as a safetensors file, in half precision if they take more than half of `MOST`; InputError above it."
     from safetensors.torch import save
     stored = translator.run and translator.run.folder / "averaged.safetensors"
     content = stored.read_bytes() if stored and stored.exists() else save(translator.model.state_dict())
@@ -57,7 +57,8 @@ def weights_of(translator: Translator) -> bytes:
 def averages(translator: Translator, lines: Sequence[str]) -> dict[str, dict[str, list]]:
     "`mean_outputs` and `offset_means` over `lines`, as the page reads them."
     means, offsets = mean_outputs(translator, lines), offset_means(translator, lines)
-    rounded = {f"{stack}.{layer}.{head}": [None if np.isnan(x) else round(float(x), 4) for x in offsets[stack][layer, head]]
+    rounded = {f"{stack}.{layer}.{head}": [None if np.isnan(x) else round(float(x), 4)
+                                           for x in offsets[stack][layer, head]]
                for stack in SUBLAYERS for layer, head in np.ndindex(offsets[stack].shape[:2])}
     return {"means": {".".join(map(str, head)): mean.tolist() for head, mean in means.items()}, "offsets": rounded}
 
@@ -81,8 +82,11 @@ def page(translator: Translator, lines: Sequence[str] | None = None) -> str:
     vocabulary, run = translator.vocabulary, translator.run
     parts = {"model": {**vars(translator.model.config)}, **({} if run is None else run.config)}
     about = {
-        "name": run.folder.name if run else "model", "config": {part: parts[part] for part in ("kind", "model", "data") if part in parts},
-        "vocabulary": NAME + vocabulary.suffix, "sourceVocabulary": SOURCE_NAME + vocabulary.source.suffix if vocabulary.separate else None,
+        "path": None if run is None or ships(run.folder) else str(run.folder),
+        "name": run.folder.name if run else "model",
+        "config": {part: parts[part] for part in ("kind", "model", "data") if part in parts},
+        "vocabulary": NAME + vocabulary.suffix, "sourceVocabulary": SOURCE_NAME + vocabulary.source.suffix
+        if vocabulary.separate else None,
         "sentences": lines, "presets": presets(translator), "averages": averages(translator, lines) if lines else None}
     data = {"weights": weights_of(translator), "vocabulary": vocabulary.content,
             **({"source-vocabulary": vocabulary.source.content} if vocabulary.separate else {})}
@@ -96,10 +100,12 @@ def assembled(about: dict, data: dict[str, bytes]) -> str:
 
     inside = json.dumps(about, ensure_ascii=False).replace("<", "\\u003c")  # no end of a script within it
     elements = [f'<script type="application/json" id="run">{inside}</script>',
-                *(f'<script type="text/plain" id="{name}">{base64.b64encode(content).decode()}</script>' for name, content in data.items()),
+                *(f'<script type="text/plain" id="{name}">{base64.b64encode(content).decode()}</script>' for name,
+                  content in data.items()),
                 f'<script id="engine">{text(*ENGINE)}</script>']
     html = text("page.html")
-    for mark, part in {"/*STYLE*/": text("page.css"), "/*SCRIPTS*/": text(*FRONT), "<!--DATA-->": "\n".join(elements)}.items():
+    for mark, part in {"/*STYLE*/": text("page.css"), "/*SCRIPTS*/": text(*FRONT),
+                       "<!--DATA-->": "\n".join(elements)}.items():
         html = html.replace(mark, part)
     return html
 
@@ -116,10 +122,14 @@ def explore(translator: Translator, sentence: str | None = None, height: int = 9
 
     html, name = page(translator), f"explore-{time.time_ns()}-{next(FRAMES)}"
     still = base64.b64encode(picture_of(translator, sentence).svg.encode()).decode()
-    display({"text/html": f'<div id="{name}"><img alt="Heads of the model" src="data:image/svg+xml;base64,{still}"></div>', "text/plain": "<the page>"}, raw=True)
+    display(
+        {"text/html": f'<div id="{name}"><img alt="Heads of the model" src="data:image/svg+xml;base64,{still}"></div>',
+         "text/plain": "<the page>"}, raw=True)
     inside = json.dumps(html).replace("<", "\\u003c")
-    script = (f'const frame = Object.assign(document.createElement("iframe"), {{srcdoc: {inside}, title: "Look inside"}});'
-              f'frame.style = "width: 100%; height: {height}px; border: 0"; document.getElementById("{name}")?.replaceChildren(frame);')
+    script = (
+        f'const frame = Object.assign(document.createElement("iframe"), {{srcdoc: {inside}, title: "Look inside"}});'
+              f'frame.style = "width: 100%; height: {height}px; border: 0"; '
+              f'document.getElementById("{name}")?.replaceChildren(frame);')
     sent = display({"text/html": f"<script>(() => {{{script}}})()</script>"}, raw=True, display_id=True)
     time.sleep(1)  # a browser needs a moment to run it
     sent.update({"text/html": ""}, raw=True)
@@ -130,4 +140,5 @@ def picture_of(translator: Translator, sentence: str | None) -> Drawing:
     first = next(iter(presets(translator)), {"text": ""})
     stack, layer, head = first.get("chosen", "encoder.-1.").split(".")
     own = sentence in (None, first["text"])
-    return head_view(translator, first["text"] if own else sentence, stack=stack, layer=int(layer), heads=[int(head)] if head and own else None)
+    return head_view(translator, first["text"] if own else sentence, stack=stack, layer=int(layer), heads=[int(head)]
+                     if head and own else None)

@@ -39,15 +39,17 @@ def sublayer(model: Transformer, stack: str, layer: int, head: int | None = None
 
 def places(model: Transformer) -> list[tuple[str, int]]:
     "Every attention sub-layer of a model, by stack and layer."
-    return [(stack, layer) for stack in SUBLAYERS for layer in range(len(model.encoder if stack == "encoder" else model.decoder))]
+    return [(stack, layer) for stack in SUBLAYERS
+            for layer in range(len(model.encoder if stack == "encoder" else model.decoder))]
 
 # %% ../../nbs/inside/intervening.ipynb #0f9fd870
-Changes = dict[tuple[int, int, int], int | Literal["cut"]]  # of one sub-layer: (head, query, key) -> what becomes of the edge
+Changes = dict[tuple[int, int, int], int | Literal["cut"]]  # of a sub-layer: (head, query, key) -> the edge's fate
 
 
 def present(changes: Changes, queries: int, keys: int) -> list[tuple[int, int, int, int | Literal["cut"]]]:
     "The changes at positions that there are, as head, query, key and what becomes of the edge."
-    return [(h, q, k, to) for (h, q, k), to in changes.items() if q < queries and k < keys and (to == "cut" or to < keys)]
+    return [(h, q, k, to) for (h, q, k), to in changes.items() if q < queries and k < keys
+            and (to == "cut" or to < keys)]
 
 
 def cut(changes: Changes) -> Callable:
@@ -90,7 +92,7 @@ def plain_search(kind: type[Transformer]) -> type[Transformer]:
 
 
 def checked(model: Transformer, edges: Mapping[Edge, int | Literal["cut"]]) -> dict[tuple[str, int], Changes]:
-    "The edges by sub-layer, `None` spelled out as every head; a head's own entry counts more. InputError for impossible ones."
+    "The edges by sub-layer, `None` as every head; a head's own entry counts more. InputError for impossible ones."
     found: dict[tuple[str, int], Changes] = {}
     for (stack, layer, head, q, k), to in sorted(edges.items(), key=lambda item: item[0][2] is not None):
         sublayer(model, stack, layer, head)
@@ -105,11 +107,12 @@ def checked(model: Transformer, edges: Mapping[Edge, int | Literal["cut"]]) -> d
 @contextmanager
 def intervening(model: Transformer, heads: Mapping[Head, float | Float[Tensor, " d_v"]] | None = None,
                 edges: Mapping[Edge, int | Literal["cut"]] | None = None) -> Iterator[None]:
-    """Within the block, `model` runs with these heads and edges changed: `translate`, `attention`, scores, all that runs it.
+    """Within the block, whatever runs `model` (`translate`, `attention`, scores) runs it with these changes.
 
-    `heads` maps a `Head` to what it puts out instead, 0.0 or a vector of `mean_outputs`; `edges` maps an `Edge` to "cut" or to the
-    key that gets its weight. Edges are positions: they hold for every sentence that runs within the block. Raises InputError
-    for a head or an edge that the model does not have, and for a model that is not a plain Transformer.
+    `heads` maps a `Head` to what it puts out instead, 0.0 or a vector of `mean_outputs`; `edges` maps an `Edge` to
+    "cut" or to the key that gets its weight. A cut comes before the softmax, so the query's other keys share the
+    weight. Edges are positions: they hold for every sentence that runs within the block. Raises InputError for a
+    head or an edge that the model does not have, and for a model that is not a plain Transformer.
     """
     if not isinstance(model, Transformer) or isinstance(model, FastTransformer):
         raise InputError(f"{type(model).__name__}: interventions run on a plain Transformer")
@@ -121,9 +124,11 @@ def intervening(model: Transformer, heads: Mapping[Head, float | Float[Tensor, "
         for place, changes in checked(model, edges or {}).items():
             module = sublayer(model, *place)
             hooks.callback(module.register_forward_pre_hook(cut(changes)).remove)
-            hooks.callback(module.dropout.register_forward_pre_hook(redirect(changes), prepend=True).remove)  # then it is recorded
+            redirecting = module.dropout.register_forward_pre_hook(redirect(changes), prepend=True)  # then recorded
+            hooks.callback(redirecting.remove)
         for place, values in replaced.items():
-            hooks.callback(sublayer(model, *place).output.register_forward_pre_hook(replacing(values, model.config.n_heads)).remove)
+            output = sublayer(model, *place).output
+            hooks.callback(output.register_forward_pre_hook(replacing(values, model.config.n_heads)).remove)
         hooks.callback(setattr, model, "__class__", type(model))
         model.__class__ = plain_search(type(model))
         yield
@@ -131,7 +136,7 @@ def intervening(model: Transformer, heads: Mapping[Head, float | Float[Tensor, "
 # %% ../../nbs/inside/intervening.ipynb #f1ab35bf
 @torch.inference_mode()
 def mean_outputs(translator: Translator, src: Sequence[str]) -> dict[Head, Float[Tensor, " d_v"]]:
-    "The output of each head, averaged over all positions of these sentences and their translations: for `intervening(..., heads=...)`."
+    "Each head's output, averaged over all positions of these sentences and their translations: for `intervening`."
     model, sums, counts = translator.model, {}, {}
 
     def adding(place: tuple[str, int]) -> Callable:

@@ -272,7 +272,7 @@ FILES = {  # a record stands in the file named after the first word of its name,
     "wider_rates": "wider_rates", "plain_vectors": "plain_vectors", "distance-longer": "distance",
     "grammar-longer": "grammar", "parameter_attention": "parameter_attention", "attention_compatibility": "section_3",
     "heads_two_things": "section_3", "relative_positions": "section_3", "small_keys": "section_3",
-    "unasked_places": "section_3", "alignment": "heads", "all_sources": "translation", "fine_tuning": "translation",
+    "unasked_places": "section_3", "alignment": "heads", "ibm_model": "heads", "all_sources": "translation", "fine_tuning": "translation",
     "grammar_en_de": "translation", "precision": "translation", "prepare": "benchmark", "scores": "translation",
     "settings": "translation", "trial_m30k": "translation"}
 
@@ -293,12 +293,10 @@ def results_folder() -> Path:
         return Path(relpath(top / "nbs" / "results"))
     raise InputError("no nbs/results here: go to the top of the checkout, or name the folder of the records")
 
-
+# %% ../../nbs/tools/records.ipynb #983e943b
 def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
-    """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError:
-
-    there is no folder.
-    """
+    """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: there is no
+    folder."""
     folder = results_folder() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")

@@ -1,7 +1,7 @@
-"""Heads whose behaviour is known, built by hand or into a model, measured; links of sentences written by hand; controls that must not move."""
+"""Heads whose behaviour is known, links of sentences written by hand, and controls that must not move."""
 import hashlib
 import json
-from itertools import permutations
+from itertools import islice, permutations
 from random import Random
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from annotated_transformer.commands import cli
-from annotated_transformer.corpus.grammar import parse, realise
+from annotated_transformer.corpus.grammar import examples, parse, realise
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import attention_heads as heads
@@ -21,6 +21,7 @@ from annotated_transformer.experiments.attention_heads import (
     alignment_sums,
     find_heads,
     gold,
+    governors,
     grammar_sentences,
     join,
     link_sums,
@@ -32,10 +33,12 @@ from annotated_transformer.experiments.attention_heads import (
     split_words,
     summarise,
     text_sentences,
+    tree_sentences,
     word_weights,
 )
 from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.model.transformer import END
+from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record
 from annotated_transformer.training.runs import find_run
@@ -55,7 +58,7 @@ def by_name(sums):
     return {name: (s.total / s.count).flatten().tolist() for name, s in sums.items()}
 
 
-# --- words and pieces ----------------------------------------------------------------------------------------------------------------
+# --- words and pieces -----------------------------------------------------------------------------
 
 TEXT = ["the dog, which sleeps.", "dogs sleep; cats don't!", "a cat... (it sleeps)", "well-known 3,5 dogs"] * 3
 
@@ -79,7 +82,8 @@ def test_words_are_whole_and_pieces_are_the_vocabularys(kind):
 def test_a_word_with_an_unknown_character_stays_whole(kind):
     vocabulary = kind.learn(TEXT, 60)
     words = split_words(vocabulary, "the \u0416dog. sleeps")
-    assert words.words == ["the", "\u0416dog.", "sleeps"] and words.ids == vocabulary.encode("the \u0416dog. sleeps") + [END]
+    assert words.words == ["the", "\u0416dog.",
+                           "sleeps"] and words.ids == vocabulary.encode("the \u0416dog. sleeps") + [END]
     assert set(words.group) == {0, 1, 2, 3}
 
 
@@ -107,7 +111,7 @@ def test_joining_is_sums_over_keys_and_means_over_queries():
     np.testing.assert_allclose(joined.sum(-1), 1, rtol=1e-5)
 
 
-# --- what is known of a sentence -----------------------------------------------------------------------------------------------------
+# --- what is known of a sentence ------------------------------------------------------------------
 
 def test_phrases_by_hand():
     tree = "(S (NP (NP (DT The) (NN man)) (SBAR (WHNP (WP who)) (S (VP (VBD slept))))) (VP (VBD sang)) (. .))"
@@ -119,7 +123,8 @@ def test_phrases_by_hand():
 def links_in_words(sentence):
     example = realise(*parse(sentence))
     words, german = example.src_tokens, example.tgt_tokens
-    return {kind: {((german if kind == "alignment" else words)[word], " ".join(words[i] for i in sorted(to))) for word, to in links}
+    return {kind: {((german if kind == "alignment" else words)[word], " ".join(words[i] for i in sorted(to))) for word,
+                   to in links}
             for kind, links in gold(example).items()}
 
 
@@ -135,12 +140,13 @@ def test_links_point_into_the_sentence(sentences):
     for s in sentences:
         for kind, links in s.links.items():
             queries = s.tgt.words if kind == "alignment" else s.src.words
-            assert all(0 <= word < len(queries) and all(0 <= there < len(s.src.words) for there in to) for word, to in links)
+            assert all(0 <= word < len(queries) and all(0 <= there < len(s.src.words) for there in to) for word,
+                       to in links)
             assert kind == "alignment" or all(to and word not in to for word, to in links)
         assert [word for word, _ in s.links["alignment"]] == list(range(len(s.tgt.words)))
 
 
-# --- heads made by hand --------------------------------------------------------------------------------------------------------------
+# --- heads made by hand ---------------------------------------------------------------------------
 
 def one_hot_head(places, n):
     "A head whose query i puts all weight on key places[i]; key n is the special symbol."
@@ -151,7 +157,8 @@ def one_hot_head(places, n):
 
 def test_positions_of_known_heads():
     n = 5
-    made = torch.stack([one_hot_head([0, 1, 2, 3, 4], n), one_hot_head([5, 0, 1, 2, 3], n), one_hot_head([1, 2, 3, 4, 5], n),
+    made = torch.stack([one_hot_head([0, 1, 2, 3, 4], n), one_hot_head([5, 0, 1, 2, 3], n),
+                        one_hot_head([1, 2, 3, 4, 5], n),
                         one_hot_head([5] * 5, n), torch.full((5, 6), 1 / 6)])[None]
     found = by_name(position_sums(made))
     expected = {"same": [1, 0, 0, 0, 1 / 6], "previous": [0, 1, 0, 0, 1 / 6], "next": [0, 0, 1, 0, 1 / 6]}
@@ -188,7 +195,8 @@ def test_a_head_that_follows_the_gold_and_one_that_has_a_habit():
     for word, to in links:
         end[word, list(to)] += 0.05
     sums = link_sums(torch.stack([follows, two_back, end])[None], links, moved, "governor")
-    assert sums["governor"].total[0].tolist() == pytest.approx([3, 2.25, 3])  # its row 0 is empty: of four words that tie one is right
+    # row 0 of the second is empty: of four words that tie one is right
+    assert sums["governor"].total[0].tolist() == pytest.approx([3, 2.25, 3])
     assert sums["governor, weight"].total[0, :2].tolist() == [3, 2] and sums["governor, weight"].total[0, 2] < 0.3
     assert sums["governor"].shuffled[0].tolist() == pytest.approx([1, 1.25, 1])
 
@@ -202,7 +210,7 @@ def test_alignment_error_rate_by_hand():
     torch.testing.assert_close(s.total, s.shuffled)
 
 
-# --- controls ------------------------------------------------------------------------------------------------------------------------
+# --- controls -------------------------------------------------------------------------------------
 
 def test_shuffled_links_keep_their_words_and_the_distances_of_their_kind(sentences):
     moved = shuffled_links(sentences, 3)
@@ -212,11 +220,12 @@ def test_shuffled_links_keep_their_words_and_the_distances_of_their_kind(sentenc
         for s, links in zip(sentences, moved):
             assert [word for word, _ in links.get(kind, ())] == [word for word, _ in s.links.get(kind, ())]
             for word, to in links.get(kind, ()):
-                assert frozenset(there - word for there in to) in distances and all(0 <= there < len(s.src.words) for there in to)
+                assert frozenset(there - word
+                                 for there in to) in distances and all(0 <= there < len(s.src.words) for there in to)
 
 
 def test_a_habit_of_place_gains_nothing_over_the_shuffled_gold():
-    "Governors are two back in half the cases, elsewhere else. A head that looks two back scores as well on the shuffled gold."
+    "Half of the governors are two back. A head that looks two back scores as well on the shuffled gold."
     rng, made = Random(0), []
     for _ in range(400):
         to = 6 if rng.random() < 0.5 else rng.choice([1, 2, 3])
@@ -241,17 +250,19 @@ def test_the_untrained_model_has_the_shape_and_other_weights_and_leaves_the_gene
     again, other = heads.untrained(translator.model, 1).state_dict(), heads.untrained(translator.model, 2).state_dict()
     same = [torch.equal(value, again[name]) for name, value in fresh.state_dict().items()]
     assert all(same) and not all(torch.equal(value, other[name]) for name, value in again.items())
-    assert not any(torch.equal(value, translator.model.state_dict()[name]) for name, value in again.items() if "query" in name)
+    assert not any(torch.equal(value, translator.model.state_dict()[name]) for name, value in again.items()
+                   if "query" in name)
 
 
-# --- a model -------------------------------------------------------------------------------------------------------------------------
+# --- a model --------------------------------------------------------------------------------------
 
 def test_weights_in_batches_are_those_of_each_pair_alone(translator, sentences):
     found = dict(word_weights(translator.model, sentences, batch_tokens=300))
     assert sorted(found) == list(range(len(sentences)))
     for i in (0, 7, 23):
         s = sentences[i]
-        recorded = translator.attention(translator.vocabulary.decode(s.src.ids), translator.vocabulary.decode(s.tgt.ids))
+        recorded = translator.attention(translator.vocabulary.decode(s.src.ids),
+                                        translator.vocabulary.decode(s.tgt.ids))
         expected = {"encoder": torch.stack([join(w[0], s.src.group, s.src.group) for w in recorded.encoder]),
                     "cross": torch.stack([join(w[0], s.tgt.group, s.src.group) for w in recorded.cross])}
         assert found[i].keys() == expected.keys()
@@ -303,7 +314,8 @@ def test_less_error_is_better():
     trained, fresh = np.full((20, 1, 3), 0.9), np.full((20, 1, 3), 0.8)
     trained[:, 0, 2] = 0.1
     found = find_heads({"cross/AER": Measured(trained, fresh, fresh, np.ones(20))})["cross/AER"]
-    assert found.head == 2 and found.value == pytest.approx(0.1) and found.over_untrained == pytest.approx((0.7, 0.7)) and found.holds
+    assert found.head == 2 and found.value == pytest.approx(0.1) and found.over_untrained == pytest.approx(
+        (0.7, 0.7)) and found.holds
 
 
 def test_what_has_no_cases_in_a_half_is_not_told():
@@ -311,12 +323,13 @@ def test_what_has_no_cases_in_a_half_is_not_told():
     assert find_heads({"encoder/antecedent": Measured(*np.zeros((3, 4, 1, 1)), count)}) == {}
 
 
-# --- the record ----------------------------------------------------------------------------------------------------------------------
+# --- the record -----------------------------------------------------------------------------------
 
 def test_the_command_writes_a_record(tmp_path, capsys):
     lines = ["The dog sleeps in the garden.", "A cat sings.", "My sister sees a horse."] * 10
     for name in ("train", "dev", "test"):
-        (tmp_path / f"{name}.en").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n", encoding="utf-8")
+        (tmp_path / f"{name}.en").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n",
+                                             encoding="utf-8")
         (tmp_path / f"{name}.de").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n")
     corpus = tmp_path / "corpus"
     named = [word for name in ("train", "dev", "test")
@@ -324,11 +337,15 @@ def test_the_command_writes_a_record(tmp_path, capsys):
     cli.main(["prepare", str(corpus), *named, "--vocab-size", "60"])
     heads.main(["grammar", "--out", str(tmp_path / "out"), "--sentences", "20", "--data", str(corpus)])
     record = find_record("heads_grammar", tmp_path / "out")
-    assert record["task"] == "heads" and record["metrics"]["sentences"] == {"grammar": 20, "text": 20} and record["seed"] == 0
-    assert record["weights"] == hashlib.sha256((find_run("grammar").folder / "averaged.safetensors").read_bytes()).hexdigest()
-    assert record["data"]["sets"]["text"]["split"] == "dev" and "encoder/governor" in record["metrics"]["sets"]["grammar"]["heads"]
+    assert record["task"] == "heads" and record["metrics"]["sentences"] == {"grammar": 20, "text": 20} and record[
+        "seed"] == 0
+    assert record["weights"] == hashlib.sha256(
+        (find_run("grammar").folder / "averaged.safetensors").read_bytes()).hexdigest()
+    assert record["data"]["sets"]["text"]["split"] == "dev" and "encoder/governor" in record["metrics"]["sets"][
+        "grammar"]["heads"]
     for key, measure in record["metrics"]["sets"]["grammar"]["heads"].items():
-        assert all(np.shape(measure[what]) == (2, 4) for what in ("trained", "shuffled", "untrained", "margin_low")), key
+        assert all(np.shape(measure[what]) == (2, 4)
+                   for what in ("trained", "shuffled", "untrained", "margin_low")), key
     assert set(record["metrics"]["sets"]["text"]["found"]) == {"encoder/previous", "encoder/same", "encoder/next"}
     assert "antecedent" in capsys.readouterr().out
 
@@ -338,7 +355,8 @@ def test_a_record_is_the_same_twice(translator, sentences):
     assert one == two == json.loads(json.dumps(one))
 
 
-@pytest.mark.parametrize("arguments, named", [(["no/such/run"], "no/such/run"), (["grammar", "--sentences", "5"], "--sentences 5"),
+@pytest.mark.parametrize("arguments, named",
+                         [(["no/such/run"], "no/such/run"), (["grammar", "--sentences", "5"], "--sentences 5"),
                                               (["grammar", "--data", "no/such/corpus"], "no/such/corpus")])
 def test_what_goes_wrong_is_one_line(arguments, named, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -347,7 +365,8 @@ def test_what_goes_wrong_is_one_line(arguments, named, tmp_path, capsys):
     assert ended.value.code == 2 and named in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("run, out, named", [("grammar-trees", "out", "grammar-trees: the hand-aligned pairs"), ("grammar", "file/out", "--out")])
+@pytest.mark.parametrize("run, out, named", [("grammar-trees", "out", "grammar-trees: the hand-aligned pairs"),
+                                             ("grammar", "file/out", "--out")])
 def test_what_cannot_be_aligned_or_kept_is_told_before_the_work(run, out, named, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
@@ -357,11 +376,14 @@ def test_what_cannot_be_aligned_or_kept_is_told_before_the_work(run, out, named,
 
 
 def test_each_side_is_cut_with_its_own_vocabulary():
-    source, target = (BytePairVocabulary.learn([text] * 5, size) for text, size in (("the cow sleeps", 24), ("die kuh schlaeft", 25)))
+    source, target = (BytePairVocabulary.learn([text] * 5, size) for text,
+                      size in (("the cow sleeps", 24), ("die kuh schlaeft", 25)))
     both = BytePairVocabulary(target.content, source)
     (pair,) = text_sentences(both, [("the cow sleeps", "die kuh schlaeft")])
-    assert pair.src.ids == [*source.encode("the cow sleeps"), END] and pair.tgt.ids == [*target.encode("die kuh schlaeft"), END]
-    assert pair.src == word_alignment.to_sentences(both, [AlignedPair(["the", "cow", "sleeps"], ["die", "kuh", "schlaeft"], set(), set())])[0].src
+    assert pair.src.ids == [*source.encode("the cow sleeps"),
+                            END] and pair.tgt.ids == [*target.encode("die kuh schlaeft"), END]
+    assert pair.src == word_alignment.to_sentences(both, [AlignedPair(["the", "cow", "sleeps"],
+                                                                      ["die", "kuh", "schlaeft"], set(), set())])[0].src
 
 
 def test_a_vocabulary_that_cannot_write_the_grammar_is_told():
@@ -373,5 +395,34 @@ def test_a_vocabulary_that_cannot_write_the_grammar_is_told():
 def test_the_largest_margin_is_chosen_not_the_largest_share():
     trained, shuffled = np.full((10, 1, 2), 0.9), np.full((10, 1, 2), 0.9)
     trained[:, 0, 1], shuffled[:, 0, 1] = 0.5, 0.1
-    found = find_heads({"encoder/governor": Measured(trained, shuffled, np.zeros_like(trained), np.ones(10))})["encoder/governor"]
+    found = find_heads({"encoder/governor": Measured(trained, shuffled, np.zeros_like(trained),
+                                                     np.ones(10))})["encoder/governor"]
     assert (found.head, found.value) == (1, pytest.approx(0.5))
+
+
+def test_a_trees_words_and_phrases_are_those_of_its_sentence():
+    "The grammar's trees, read as a treebank's: the same words, pieces and constituents."
+    t = load("grammar")
+    for e in islice(examples(5), 100):
+        tree = read_tree(e.tree)
+        if not 5 <= len(tree.words) <= 40:
+            continue
+        (sentence,) = tree_sentences(t.vocabulary, [tree], 1)
+        assert sentence.src.words == list(e.src_tokens) and sentence.src.ids == t.encode([e.src])[0]
+        words = [i for i, tag in enumerate(tree.tags) if tag[0].isalpha()]  # no punctuation
+        of_grammar = {i: to for i, to in gold(e)["constituent"] if i in words}
+        assert dict(sentence.links["constituent"]) == of_grammar
+        found = governors(tree)
+        (top,) = set(range(len(tree.words))) - found.keys()  # one word governs them all
+        for word in found:
+            seen = {word}
+            while word != top:
+                word = found[word]
+                assert word not in seen
+                seen.add(word)
+
+
+def test_too_few_trees():
+    with pytest.raises(InputError, match="1 sentences that the run's vocabulary can write"):
+        tree_sentences(load("grammar").vocabulary, [read_tree("(S (NP (DT The) (NN dog)) (VP (VBZ is) (ADJP (JJ old))) "
+                                                              "(. .))"), read_tree("(S (X \u2603))")], 2)

@@ -9,13 +9,15 @@ class Engine {
   // files: config.json as an object, vocabularies and weights as buffers; averages: {means, offsets} or null
   open({ config, vocabulary, sourceVocabulary, weights, averages, plain }) {
     const normaliser = config.data?.normaliser, tensors = readTensors(weights);
-    const means = averages && Object.fromEntries(Object.entries(averages.means).map(([name, mean]) => [name, Float32Array.from(mean)]));
+    const means = averages && Object.fromEntries(Object.entries(averages.means)
+      .map(([name, mean]) => [name, Float32Array.from(mean)]));
     this.model = new Model(config, tensors, means, plain ? product : fastProduct(tensors) ?? product);
     this.offsets = averages?.offsets;
     this.vocabulary = readVocabulary(vocabulary.content, vocabulary.name, normaliser);
-    this.source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normaliser) : this.vocabulary;
+    this.source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normaliser)
+      : this.vocabulary;
     const E = this.model.tensors["embedding.weight"];
-    if (this.vocabulary.size !== E.shape[0]) throw new Error("the vocabulary is not the one that these weights were trained with");
+    if (this.vocabulary.size !== E.shape[0]) throw new Error("these weights were trained with another vocabulary");
     this.trained = new Map(); // sentence -> its greedy translation as trained
     return { offsets: this.offsets ?? null };
   }
@@ -29,14 +31,16 @@ class Engine {
   translate({ text, beams = 1, changes, held = null }) {
     const begun = performance.now(), changed = this.changes(changes), src = this.encode(text), kept = {};
     const cut = this.source.encode(text).length + 1 > src.length;
-    const search = () => src.length === 1 ? { output: [END] } : beams === 1 ? this.model.greedy(src, changed, kept) : this.model.beam(src, beams, 0.6, changed);
+    const search = () => src.length === 1 ? { output: [END] } : beams === 1 ? this.model.greedy(src, changed, kept)
+      : this.model.beam(src, beams, 0.6, changed);
     const { output, rows } = held ? { output: held } : search();
     const next = (rows ?? this.model.read(src, output, changed, kept)).map((row, i) => {
       const z = logSumExp(row);
       return { log: row[output[i]] - z, first: largest(row, 5).map(id => [this.name(id), Math.exp(row[id] - z)]) };
     });
     return {
-      text: this.vocabulary.decode(output), output, src: src.map(id => this.name(id, this.source)), read: [START, ...output.slice(0, -1)].map(id => this.name(id)),
+      text: this.vocabulary.decode(output), output, src: src.map(id => this.name(id, this.source)),
+        read: [START, ...output.slice(0, -1)].map(id => this.name(id)),
       written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun,
     };
   }
@@ -44,11 +48,13 @@ class Engine {
 
   *places(stacks = STACKS) {
     const { n_layers, n_heads } = this.model.config;
-    for (const stack of stacks) for (let layer = 0; layer < n_layers; layer++) for (let head = 0; head < n_heads; head++) yield { stack, layer, head };
+    for (const stack of stacks) for (let layer = 0; layer < n_layers; layer++) for (let head = 0; head < n_heads;
+      head++) yield { stack, layer, head };
   }
   // The log-probability of an output, or of one of its tokens, under changes.
   score(src, output, token, changes) {
-    const logs = this.model.read(src, output, changes).map((row, i) => token === null || i === token ? row[output[i]] - logSumExp(row) : 0);
+    const logs = this.model.read(src, output, changes).map((row, i) => token === null || i === token
+      ? row[output[i]] - logSumExp(row) : 0);
     return logs.reduce((a, b) => a + b);
   }
   // Every head (off, or at its mean), or every edge of one head, by what the change does to that log-probability.
@@ -64,11 +70,14 @@ class Engine {
     };
     const list = what === "heads" ? [...this.places()] : [...heavy(place.stack, place.layer, place.head)];
     const least = what === "heads" ? 0 : 0.5 * Math.max(...list.map(edge => edge.weight));
-    const others = what === "heads" ? [] : drawn(20, [...this.places([place.stack])].filter(({ layer, head }) => layer !== place.layer || head !== place.head)
+    const others = what === "heads" ? []
+      : drawn(20, [...this.places([place.stack])].filter(({ layer, head }) => layer !== place.layer
+      || head !== place.head)
       .flatMap(({ stack, layer, head }) => [...heavy(stack, layer, head)]).filter(edge => edge.weight >= least), 1);
     const all = [...list, ...others];
     for (const one of all) {
-      const change = what === "heads" ? { heads: { [`${one.stack}.${one.layer}.${one.head}`]: how } } : { edges: [one] };
+      const change = what === "heads" ? { heads: { [`${one.stack}.${one.layer}.${one.head}`]: how } }
+        : { edges: [one] };
       tried.push({ ...one, change: this.score(src, output, token, this.changes(change)) - base });
       if (tried.length % 8 === 0) { report(tried.length / all.length); await pause(); }
       if (this.job !== job) return null;
@@ -76,26 +85,30 @@ class Engine {
     const [found, control] = [tried.slice(0, list.length), what === "heads" ? tried : tried.slice(list.length)];
     const sizes = control.map(({ change }) => Math.abs(change)).sort((a, b) => a - b);
     return {
-      base, found: found.sort((a, b) => Math.abs(b.change) - Math.abs(a.change)).slice(0, 12), tried: list.length, least,
+      base, found: found.sort((a, b) => Math.abs(b.change) - Math.abs(a.change)).slice(0, 12), tried: list.length,
+        least,
       random: { n: sizes.length, median: sizes[sizes.length >> 1] ?? 0, most: sizes.at(-1) ?? 0 },
     };
   }
 
-  // --- many sentences ----------------------------------------------------------------------------------------------------------------------
+  // --- many sentences ----------------------------------------------------------------------------------------------
   asTrained(text) {
     if (!this.trained.has(text)) this.trained.set(text, this.model.greedy(this.encode(text)).output);
     return this.trained.get(text);
   }
-  // How an edge is named in other sentences: by its query's token, and by the rank of its keys among the words that the query looks at.
+  // How an edge is named in other sentences: by its query's token, and by the rank of its keys among the words that
+  // the query looks at.
   described({ text, output, changes }) {
     const kept = {}, src = this.encode(text);
     this.model.read(src, output, undefined, kept);
     return (changes.edges || []).map(edge => {
       const order = ranked(this.weights(kept, edge), edge.stack);
-      return { ...edge, token: this.tokens(edge.stack, src, output)[edge.query], rank: order.indexOf(edge.key), toRank: edge.to === null ? null : order.indexOf(edge.to) };
+      return { ...edge, token: this.tokens(edge.stack, src, output)[edge.query], rank: order.indexOf(edge.key),
+        toRank: edge.to === null ? null : order.indexOf(edge.to) };
     });
   }
-  tokens(stack, src, output) { return stack === "encoder" ? src : output; } // a query of the decoder goes by what it writes
+  // a query of the decoder goes by what it writes
+  tokens(stack, src, output) { return stack === "encoder" ? src : output; }
   weights(kept, { stack, layer, head, query }) { // of one head, or the mean of a layer's
     const { n_heads } = this.model.config, heads = head === null ? [...Array(n_heads).keys()] : [head];
     const rows = heads.map(h => kept[`${stack}.${layer}.${h}`][query]);
@@ -103,14 +116,18 @@ class Engine {
   }
   // The same changes in each sentence, and beside them the same in a head drawn at random.
   async count({ sentences, text, output, changes }, report) {
-    const job = this.job = {}, edges = this.described({ text, output, changes }), heads = Object.entries(changes.heads || {}), random = numbers(7);
-    const tally = { n: 0, changed: 0, control: 0, read: 0, swaps: {}, examples: [], edges: edges.map(({ token, stack, rank, toRank, ...edge }) =>
+    const job = this.job = {}, edges = this.described({ text, output, changes }),
+      heads = Object.entries(changes.heads || {}), random = numbers(7);
+    const tally = { n: 0, changed: 0, control: 0, read: 0, swaps: {}, examples: [],
+      edges: edges.map(({ token, stack, rank, toRank, ...edge }) =>
       ({ ...edge, stack, rank, toRank, token: (stack === "encoder" ? this.source : this.vocabulary).piece(token) })) };
     const { n_layers, n_heads } = this.model.config;
     const elsewhere = ({ stack, layer, head }) => {
       for (;;) {
-        const other = { stack, layer: Math.floor(random() * n_layers), head: head === null ? null : Math.floor(random() * n_heads) };
-        if (n_layers * n_heads === 1 || other.layer !== layer || other.head !== head || (head === null && n_layers === 1)) return other;
+        const other = { stack, layer: Math.floor(random() * n_layers),
+          head: head === null ? null : Math.floor(random() * n_heads) };
+        if (n_layers * n_heads === 1 || other.layer !== layer || other.head !== head
+          || (head === null && n_layers === 1)) return other;
       }
     };
     for (const sentence of sentences) {
@@ -118,8 +135,10 @@ class Engine {
       if (edges.length) this.model.read(src, before, undefined, kept);
       const placed = edge => this.tokens(edge.stack, src, before).flatMap((token, query) => {
         if (token !== edge.token) return [];
-        const order = ranked(this.weights(kept, { ...edge, query }), edge.stack), key = order[edge.rank], to = edge.toRank === null ? null : order[edge.toRank];
-        return key === undefined || to === undefined ? [] : [{ stack: edge.stack, layer: edge.layer, head: edge.head, query, key, to }];
+        const order = ranked(this.weights(kept, { ...edge, query }), edge.stack), key = order[edge.rank],
+          to = edge.toRank === null ? null : order[edge.toRank];
+        return key === undefined || to === undefined ? []
+          : [{ stack: edge.stack, layer: edge.layer, head: edge.head, query, key, to }];
       });
       const here = edges.flatMap(placed);
       tally.read++;
@@ -130,7 +149,8 @@ class Engine {
           return [`${stack}.${other.layer}.${other.head}`, how];
         });
         const now = this.model.greedy(src, this.changes({ heads: Object.fromEntries(heads), edges: here })).output;
-        const control = this.model.greedy(src, this.changes({ heads: Object.fromEntries(others), edges: moved })).output;
+        const control = this.model.greedy(src, this.changes({ heads: Object.fromEntries(others), edges: moved }))
+          .output;
         tally.n++;
         tally.control += String(control) !== String(before);
         if (String(now) !== String(before)) {
@@ -148,8 +168,10 @@ class Engine {
   }
   // The mean output of each head, and its mean weight by offset, over sentences and their translations.
   async average({ sentences }, report) {
-    const job = this.job = {}, { n_layers, n_heads, d_v } = this.model.config, sums = {}, counts = {}, means = {}, size = 2 * FARTHEST + 2;
-    const weights = Object.fromEntries([...this.places()].map(({ stack, layer, head }) => [`${stack}.${layer}.${head}`, [new Float64Array(size), new Float64Array(size)]]));
+    const job = this.job = {}, { n_layers, n_heads, d_v } = this.model.config, sums = {}, counts = {}, means = {},
+      size = 2 * FARTHEST + 2;
+    const weights = Object.fromEntries([...this.places()].map(({ stack, layer, head }) =>
+      [`${stack}.${layer}.${head}`, [new Float64Array(size), new Float64Array(size)]]));
     for (const [number, sentence] of sentences.entries()) {
       const kept = {};
       Object.defineProperty(kept, "outputs", { enumerable: false, value: (place, outputs) => {
@@ -158,7 +180,8 @@ class Engine {
         counts[place] = (counts[place] || 0) + outputs.length / (n_heads * d_v);
       } });
       this.model.read(this.encode(sentence), this.asTrained(sentence), undefined, kept);
-      for (const [name, [sum, n]] of Object.entries(weights)) kept[name].forEach((row, query) => row.forEach((weight, key) => {
+      for (const [name, [sum, n]] of Object.entries(weights)) kept[name].forEach((row, query) =>
+        row.forEach((weight, key) => {
         const at = offsetPlace(query, key, row.length, name.split(".")[0]);
         sum[at] += weight; n[at]++;
       }));
@@ -168,15 +191,18 @@ class Engine {
     }
     for (const { stack, layer, head } of this.places()) {
       const place = `${stack}.${layer}`;
-      means[`${place}.${head}`] = Float32Array.from(sums[place].subarray(head * d_v, (head + 1) * d_v), sum => sum / counts[place]);
+      means[`${place}.${head}`] = Float32Array.from(sums[place].subarray(head * d_v, (head + 1) * d_v),
+        sum => sum / counts[place]);
     }
     this.model.means = means;
-    this.offsets = Object.fromEntries(Object.entries(weights).map(([name, [sum, n]]) => [name, Array.from(sum, (s, i) => n[i] ? s / n[i] : null)]));
+    this.offsets = Object.fromEntries(Object.entries(weights)
+      .map(([name, [sum, n]]) => [name, Array.from(sum, (s, i) => n[i] ? s / n[i] : null)]));
     return { offsets: this.offsets };
   }
 }
 
-function offsetPlace(query, key, keys, stack) { // as annotated_transformer.inside.intervening.offsets; the decoder's start token is its first key
+// as annotated_transformer.inside.intervening.offsets; the decoder's start token is its first key
+function offsetPlace(query, key, keys, stack) {
   if (key === (stack === "decoder" ? 0 : keys - 1)) return 2 * FARTHEST + 1;
   return Math.max(-FARTHEST, Math.min(FARTHEST, key - query)) + FARTHEST;
 }
@@ -198,7 +224,8 @@ function drawn(n, from, seed) {
   return out;
 }
 
-// Which words of two lists belong together: the longest common subsequence. Gives the places of those that went and came, and both side by side.
+// Which words of two lists belong together: the longest common subsequence. Gives the places of those that went and
+// came, and both side by side.
 function changedWords(a, b) {
   const best = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--) {
@@ -219,10 +246,12 @@ function changedWords(a, b) {
 }
 function swaps(before, now) { // punctuation left out
   const words = line => line.replace(/[^\p{L}\p{N} ]/gu, "").split(" ");
-  return changedWords(words(before), words(now)).pairs.map(([a, b]) => `${a || "(nothing)"} \u2192 ${b || "(nothing)"}`);
+  return changedWords(words(before), words(now))
+    .pairs.map(([a, b]) => `${a || "(nothing)"} \u2192 ${b || "(nothing)"}`);
 }
 
-// {id, method, given} is answered by {id, result} or {id, error}, and on the way by {id, progress}; "stop" ends what takes long.
+// {id, method, given} is answered by {id, result} or {id, error}, and on the way by {id, progress}; "stop" ends what
+// takes long.
 function answering(engine, post) {
   return async ({ data: { id, method, given } }) => {
     if (method === "stop") { engine.job = null; return; }
@@ -233,4 +262,5 @@ function answering(engine, post) {
     }
   };
 }
-if (typeof WorkerGlobalScope !== "undefined") self.onmessage = answering(new Engine(), message => self.postMessage(message));
+if (typeof WorkerGlobalScope !== "undefined") self.onmessage = answering(new Engine(),
+  message => self.postMessage(message));

@@ -1,16 +1,21 @@
-// The product of matrices in WebAssembly, four numbers at a time: the one thing here that JavaScript is too slow for. Assembled in place.
+// The product of matrices in WebAssembly, four numbers at a time: the one thing here that JavaScript is too slow for.
+// Assembled in place.
 "use strict";
 
-// y[r, i] = sum over k of W[i, k] x[r, k]; m and n are multiples of 4. The arguments are W, x, y (addresses), rows, m, n.
+// y[r, i] = sum over k of W[i, k] x[r, k]; m and n are multiples of 4. The arguments are W, x, y (addresses), rows,
+// m, n.
 function assembled() {
   const [W, X, Y, ROWS, M, N, ROW, I, R, P, Q, S, T, K, END, OUT] = Array(16).keys(), SUMS = [16, 17, 18, 19], V = 20;
-  const number = n => { const bytes = []; do { bytes.push((n & 127) | (n > 127 ? 128 : 0)); n >>>= 7; } while (n); return bytes; };
+  const number = n => { const bytes = []; do { bytes.push((n & 127) | (n > 127 ? 128 : 0)); n >>>= 7; } while (n);
+    return bytes; };
   const get = i => [0x20, i], set = i => [0x21, i], tee = i => [0x22, i], add = [0x6a], multiply = [0x6c];
   const whole = n => [0x41, n]; // below 64
   const step = (i, n) => [...get(i), ...whole(n), ...add, ...tee(i)];
-  const load = [0xfd, 0x00, 2, 0], times = [0xfd, 0xe6, 0x01], plus = [0xfd, 0xe4, 0x01], zero = [0xfd, 0x0c, ...Array(16).fill(0)];
+  const load = [0xfd, 0x00, 2, 0], times = [0xfd, 0xe6, 0x01], plus = [0xfd, 0xe4, 0x01],
+    zero = [0xfd, 0x0c, ...Array(16).fill(0)];
   const lane = i => [0xfd, 0x1f, i], sum = [0x92];
-  const loop = body => [0x03, 0x40, ...body, 0x0d, 0, 0x0b], less = [0x49]; // again while the number left by `body` is not 0
+  // again while the number left by `body` is not 0
+  const loop = body => [0x03, 0x40, ...body, 0x0d, 0, 0x0b], less = [0x49];
   const pointers = [P, Q, S, T];
   const dot = loop([
     ...get(K), ...load, ...set(V),
@@ -34,7 +39,8 @@ function assembled() {
       ...get(W), ...get(ROW), ...whole(4), ...multiply, ...add, ...set(W),
       ...step(I, 4), ...get(M), ...less]),
     0x0b];
-  const sized = bytes => [...number(bytes.length), ...bytes], section = (id, bytes) => [id, ...sized(bytes)], I32 = 0x7f, V128 = 0x7b;
+  const sized = bytes => [...number(bytes.length), ...bytes], section = (id, bytes) => [id, ...sized(bytes)],
+    I32 = 0x7f, V128 = 0x7b;
   const text = name => sized([...new TextEncoder().encode(name)]);
   return new Uint8Array([
     0, 0x61, 0x73, 0x6d, 1, 0, 0, 0,
@@ -45,9 +51,11 @@ function assembled() {
     ...section(10, [1, ...sized([2, 10, I32, 5, V128, ...body])])]);
 }
 
-// Moves the matrices into WebAssembly's memory and gives a `product` that finds them there; null where the browser has none.
+// Moves the matrices into WebAssembly's memory and gives a `product` that finds them there; null where the browser
+// has none.
 function fastProduct(tensors, most = 1 << 21) { // numbers in x or y
-  const matrices = Object.values(tensors).filter(({ shape }) => shape.length === 2 && shape[1] % 4 === 0 && shape[0] >= 4);
+  const matrices = Object.values(tensors).filter(({ shape }) => shape.length === 2 && shape[1] % 4 === 0
+    && shape[0] >= 4);
   const aligned = at => (at + 15) & ~15, total = matrices.reduce((sum, { data }) => aligned(sum + data.byteLength), 0);
   let memory, run;
   try {

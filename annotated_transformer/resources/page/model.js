@@ -1,7 +1,7 @@
 // The encoder-decoder of annotated_transformer.model.transformer, with greedy and beam search, and with interventions.
 "use strict";
 
-// --- a run's weights: safetensors, 8-bit rows with their scales, half precision or float32 ---------------------------------------------
+// --- a run's weights: safetensors, 8-bit rows with their scales, half precision or float32 -------------------------
 const HALVES = new Float32Array(65536);
 for (let bits = 0; bits < 65536; bits++) {
   const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
@@ -15,7 +15,8 @@ function mapped(from, f, to = new Float32Array(from.length)) { // a plain loop: 
 const READERS = {
   I8: bytes => new Int8Array(bytes),
   F16: bytes => mapped(new Uint16Array(bytes), bits => HALVES[bits]),
-  BF16: bytes => new Float32Array(mapped(new Uint16Array(bytes), bits => bits << 16, new Uint32Array(bytes.byteLength / 2)).buffer),
+  BF16: bytes => new Float32Array(mapped(new Uint16Array(bytes), bits => bits << 16,
+    new Uint32Array(bytes.byteLength / 2)).buffer),
   F32: bytes => new Float32Array(bytes),
 };
 
@@ -24,14 +25,16 @@ function readTensors(buffer) { // name -> {shape, data}, all float32
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size))), tensors = {};
   delete header.__metadata__;
   for (const [name, { dtype, shape, data_offsets: [from, to] }] of Object.entries(header)) {
-    if (!READERS[dtype]) throw new Error(`${name} is stored as ${dtype}: this page reads ${Object.keys(READERS).join(", ")}`);
-    tensors[name] = { shape, data: READERS[dtype](buffer.slice(begin + from, begin + to)) }; // a copy: offsets need not be aligned
+    if (!READERS[dtype]) throw new Error(`${name} is stored as ${dtype}, not as ${Object.keys(READERS).join(", ")}`);
+    // a copy: offsets need not be aligned
+    tensors[name] = { shape, data: READERS[dtype](buffer.slice(begin + from, begin + to)) };
   }
   for (const name of Object.keys(tensors).filter(name => name.endsWith(".row_scale"))) {
     const tensor = tensors[name.slice(0, -10)], scale = tensors[name].data, width = tensor.data.length / scale.length;
     const wholes = tensor.data;
     tensor.data = new Float32Array(wholes.length);
-    for (let r = 0, i = 0; r < scale.length; r++) for (const end = i + width; i < end; i++) tensor.data[i] = wholes[i] * scale[r];
+    for (let r = 0, i = 0; r < scale.length; r++) for (const end = i + width; i < end;
+      i++) tensor.data[i] = wholes[i] * scale[r];
     delete tensors[name];
   }
   return tensors;
@@ -46,8 +49,9 @@ function refusal(parts) {
   return null;
 }
 
-// --- arithmetic ---------------------------------------------------------------------------------------------------------------------------
-function product({ shape: [m, n], data: W }, x, rows) { // [rows, n] times the transpose of [m, n]; four rows of W at a time
+// --- arithmetic ----------------------------------------------------------------------------------------------------
+// [rows, n] times the transpose of [m, n]; four rows of W at a time
+function product({ shape: [m, n], data: W }, x, rows) {
   const y = new Float32Array(rows * m);
   let i = 0;
   for (; i + 3 < m; i += 4) {
@@ -91,8 +95,9 @@ function rowsOf(x, width) {
   return Array.from({ length: x.length / width }, (_, r) => x.subarray(r * width, (r + 1) * width));
 }
 
-// --- interventions ------------------------------------------------------------------------------------------------------------------------
-// {heads: {"encoder.1.1": "zero" or "mean"}, edges: [{stack, layer, head (null: all), query, key, to (null: cut)}]}, counted from 0.
+// --- interventions -------------------------------------------------------------------------------------------------
+// {heads: {"encoder.1.1": "zero" or "mean"}, edges: [{stack, layer, head (null: all), query, key, to (null: cut)}]},
+// counted from 0.
 class Changes {
   constructor({ heads = {}, edges = [] } = {}, model) {
     const { n_heads, d_v } = model.config;
@@ -126,7 +131,7 @@ class Changes {
   }
 }
 
-// --- the model ----------------------------------------------------------------------------------------------------------------------------
+// --- the model -----------------------------------------------------------------------------------------------------
 class Model {
   constructor(parts, tensors, means = null, product_ = product) {
     const refused = refusal(parts);
@@ -136,7 +141,8 @@ class Model {
     this.product = product_; // of a matrix and rows
     this.means = means; // head -> its mean output
     for (const stack of ["encoder", "decoder"]) {
-      if (this.config.pre_norm && !tensors[`${stack}_norm.weight`]) throw new Error("the weights do not fit config.json");
+      if (this.config.pre_norm
+        && !tensors[`${stack}_norm.weight`]) throw new Error("the weights do not fit config.json");
     }
   }
   get limit() { return this.config.positions === "learned" ? this.config.max_length : Infinity; }
@@ -190,7 +196,8 @@ class Model {
     for (let h = 0; h < n_heads; h++) {
       const head = `${place}.${h}`, constant = changes.outputs.get(head);
       for (let r = 0; r < rows; r++) {
-        const { keys, values, query } = seen(r), scores = new Float32Array(keys.length), from = r * n_heads * d_k + h * d_k;
+        const { keys, values, query } = seen(r), scores = new Float32Array(keys.length),
+          from = r * n_heads * d_k + h * d_k;
         for (let j = 0; j < keys.length; j++) {
           let sum = 0;
           for (let i = 0, key = keys[j], k = h * d_k; i < d_k; i++) sum += Q[from + i] * key[k + i];
@@ -199,7 +206,8 @@ class Model {
         const weights = changes.weights(head, query, scores), to = r * width + h * d_v;
         if (kept) (kept[head] ??= []).push(weights);
         for (let j = 0; j < keys.length; j++) {
-          for (let i = 0, value = values[j], v = h * d_v, w = weights[j]; i < d_v; i++) outputs[to + i] += w * value[v + i];
+          for (let i = 0, value = values[j], v = h * d_v, w = weights[j]; i < d_v;
+            i++) outputs[to + i] += w * value[v + i];
         }
         if (constant) outputs.set(constant, to);
       }
@@ -209,14 +217,16 @@ class Model {
   }
   memories(name, x, rows) { // keys and values of each row
     const { n_heads, d_k, d_v } = this.config;
-    return { keys: rowsOf(this.linear(name + ".key", x, rows), n_heads * d_k), values: rowsOf(this.linear(name + ".value", x, rows), n_heads * d_v) };
+    return { keys: rowsOf(this.linear(name + ".key", x, rows), n_heads * d_k),
+      values: rowsOf(this.linear(name + ".value", x, rows), n_heads * d_v) };
   }
   feedForward(name, x, rows) {
     const inner = this.linear(name + ".inner", x, rows);
     for (let i = 0; i < inner.length; i++) if (inner[i] < 0) inner[i] = 0;
     return this.linear(name + ".outer", inner, rows);
   }
-  encode(ids, changes = new Changes({}, this), kept = null) { // for each layer of the decoder, the keys and values of its cross-attention
+  // for each layer of the decoder, the keys and values of its cross-attention
+  encode(ids, changes = new Changes({}, this), kept = null) {
     const table = this.tensors["src_embedding.weight"] ? "src_embedding" : "embedding", rows = ids.length;
     let x = this.embed(ids, 0, table);
     for (let layer = 0; layer < this.config.n_layers; layer++) {
@@ -228,9 +238,11 @@ class Model {
       x = this.residual(name + ".residuals.1", x, y => this.feedForward(name + ".feed_forward", y, rows));
     }
     x = this.last("encoder", x);
-    return Array.from({ length: this.config.n_layers }, (_, layer) => this.memories(`decoder.${layer}.cross_attention`, x, rows));
+    return Array.from({ length: this.config.n_layers },
+      (_, layer) => this.memories(`decoder.${layer}.cross_attention`, x, rows));
   }
-  // Rows that stand at positions first, first + 1, ... of one output (`past` null), or at the same position `first` of several, each with
+  // Rows that stand at positions first, first + 1, ... of one output (`past` null), or at the same position `first`
+  // of several, each with
   // its own past: a list of keys and values a layer, to which the new ones are added. Gives the logits of what follows.
   decode(ids, first, memory, past, changes, kept = null) {
     const rows = ids.length, at = r => past ? first : first + r;
@@ -240,17 +252,20 @@ class Model {
       x = this.residual(name + ".residuals.0", x, y => {
         const { keys, values } = this.memories(name + ".self_attention", y, rows);
         const seen = past ? r => {
-          const own = past[r][layer] = { keys: [...past[r][layer].keys, keys[r]], values: [...past[r][layer].values, values[r]] };
+          const own = past[r][layer] = {
+            keys: [...past[r][layer].keys, keys[r]], values: [...past[r][layer].values, values[r]] };
           return { ...own, query: first };
         } : r => ({ keys: keys.slice(0, r + 1), values: values.slice(0, r + 1), query: r });
         const all = Array.from({ length: rows }, (_, r) => seen(r));
         return this.attend(name + ".self_attention", name, y, rows, r => all[r], changes, kept);
       });
       x = this.residual(name + ".residuals.1", x, y =>
-        this.attend(name + ".cross_attention", `cross.${layer}`, y, rows, r => ({ ...memory[layer], query: at(r) }), changes, kept));
+        this.attend(name + ".cross_attention", `cross.${layer}`, y, rows, r => ({ ...memory[layer], query: at(r) }),
+          changes, kept));
       x = this.residual(name + ".residuals.2", x, y => this.feedForward(name + ".feed_forward", y, rows));
     }
-    return rowsOf(this.product(this.tensors["embedding.weight"], this.last("decoder", x), rows), this.tensors["embedding.weight"].shape[0]);
+    return rowsOf(this.product(this.tensors["embedding.weight"], this.last("decoder", x), rows),
+      this.tensors["embedding.weight"].shape[0]);
   }
   joined(parts) {
     const x = new Float32Array(parts.length * parts[0].length);
@@ -261,7 +276,7 @@ class Model {
     return Array.from({ length: this.config.n_layers }, () => ({ keys: [], values: [] }));
   }
 
-  // --- search: the output's tokens, the end token last unless the limit cut it ---------------------------------------------------------------
+  // --- search: the output's tokens, the end token last unless the limit cut it -------------------------------------
   // Greedy search keeps weights and logits on its way, which `read` would have to compute again.
   longest(src, extra = 50) { return Math.min(src.length + extra, this.limit); }
 
@@ -276,7 +291,8 @@ class Model {
     }
     return { output, rows };
   }
-  beam(src, size = 4, alpha = 0.6, changes = new Changes({}, this)) { // as plain_beam_search: a finished output keeps its place
+  // as plain_beam_search: a finished output keeps its place
+  beam(src, size = 4, alpha = 0.6, changes = new Changes({}, this)) {
     const memory = this.encode(src, changes), finished = [], limit = this.longest(src);
     let open = [{ total: 0, output: [], past: this.nothing() }];
     for (let length = 1; length <= limit && open.length; length++) {
@@ -285,18 +301,21 @@ class Model {
       rows.forEach((logits, r) => {
         const z = logSumExp(logits);
         logits[PAD] = logits[START] = -Infinity;
-        for (const id of largest(logits, size)) found.push({ total: open[r].total + logits[id] - z, output: [...open[r].output, id], past: pasts[r] });
+        for (const id of largest(logits, size)) found.push({
+          total: open[r].total + logits[id] - z, output: [...open[r].output, id], past: pasts[r] });
       });
       found.sort((a, b) => b.total - a.total).length = Math.min(found.length, size - finished.length);
       open = [];
       for (const one of found) {
-        if (one.output.at(-1) === END || length === limit) finished.push({ score: one.total / ((5 + length) / 6) ** alpha, output: one.output });
+        if (one.output.at(-1) === END
+          || length === limit) finished.push({ score: one.total / ((5 + length) / 6) ** alpha, output: one.output });
         else open.push(one);
       }
     }
     return finished.reduce((a, b) => b.score > a.score ? b : a);
   }
-  // An output that is given: all weights, and the logits at each position. Query i has read input i and writes output i.
+  // An output that is given: all weights, and the logits at each position. Query i has read input i and writes output
+  // i.
   read(src, output, changes = new Changes({}, this), kept = null) {
     return this.decode([START, ...output.slice(0, -1)], 0, this.encode(src, changes, kept), null, changes, kept);
   }

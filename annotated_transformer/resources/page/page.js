@@ -4,10 +4,11 @@ const $ = id => document.getElementById(id);
 let RUN = JSON.parse($("run").textContent); // name, config, presets, sentences, averages
 let offsets = null, shown = null, turns = 0, task = null;
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
-const state = { text: "", beams: 1, hold: false, heads: {}, edges: [], chosen: null, edge: null, every: false, word: null, relative: false, above: false };
+const state = { text: "", beams: 1, hold: false, heads: {}, edges: [], chosen: null, edge: null, every: false,
+  word: null, relative: false, above: false };
 const past = [], future = [];
 
-// --- the engine, in a worker where the page may have one -----------------------------------------------------------------------------------
+// --- the engine, in a worker where the page may have one -----------------------------------------------------------
 function bytes(id) {
   const text = $(id)?.textContent;
   if (!text) return null;
@@ -32,7 +33,11 @@ function connect() {
     worker = new Worker(URL.createObjectURL(new Blob([$("engine").textContent], { type: "text/javascript" })));
     send = data => worker.postMessage(data);
     worker.onmessage = receive;
-    worker.onerror = event => { event.preventDefault(); here(); for (const { message } of waiting.values()) send(message); };
+    worker.onerror = event => {
+      event.preventDefault();
+      here();
+      for (const { message } of waiting.values()) send(message);
+    };
   } catch { here(); }
   return (method, given, report) => new Promise((done, failed) => {
     const message = { id: ++last, method, given };
@@ -43,14 +48,15 @@ function connect() {
 let ask = connect();
 
 const parsed = name => { const [stack, layer, head] = name.split("."); return { stack, layer: +layer, head: +head }; };
-const titled = (stack, layer, head) => `${NAMES[stack]}, layer ${layer + 1}, ${head === null ? "every head" : `head ${head + 1}`}`;
+const titled = (stack, layer, head) =>
+  `${NAMES[stack]}, layer ${layer + 1}, ${head === null ? "every head" : `head ${head + 1}`}`;
 const changes = () => ({ heads: state.heads, edges: state.edges });
 const changed = () => state.edges.length > 0 || Object.keys(state.heads).length > 0;
 const bare = piece => piece.replaceAll(WORD_START, "");
 const wordOf = piece => piece === "</s>" ? "end" : piece === "<s>" ? "start" : bare(piece) || "\u00b7";
 const withRule = x => x.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "\u2212");
 
-// --- a change: undone with the sentence that it belongs to ----------------------------------------------------------------------------------
+// --- a change: undone with the sentence that it belongs to ---------------------------------------------------------
 const remembered = () => JSON.stringify({ text: state.text, heads: state.heads, edges: state.edges });
 function change(how) {
   past.push(remembered());
@@ -72,17 +78,23 @@ function setText(text) {
 function setHead(name, how) {
   change(() => { how === "on" ? delete state.heads[name] : state.heads[name] = how; });
 }
-function fated(edge) { return state.edges.findIndex(e => ["stack", "layer", "head", "query", "key"].every(part => e[part] === edge[part])); }
+function fated(edge) {
+  return state.edges.findIndex(e => ["stack", "layer", "head", "query", "key"].every(part => e[part] === edge[part]));
+}
 function setEdge(query, key, to) { // to: a key, null (cut), or undefined (as it was)
   const { stack, layer, head } = parsed(state.chosen);
   change(() => {
-    for (const h of [head, null]) { const at = fated({ stack, layer, head: h, query, key }); if (at >= 0) state.edges.splice(at, 1); }
-    if (to !== undefined && to !== key) state.edges.push({ stack, layer, head: state.every ? null : head, query, key, to });
+    for (const h of [head, null]) {
+      const at = fated({ stack, layer, head: h, query, key });
+      if (at >= 0) state.edges.splice(at, 1);
+    }
+    const chosen = state.every ? null : head;
+    if (to !== undefined && to !== key) state.edges.push({ stack, layer, head: chosen, query, key, to });
     state.edge = [query, key];
   });
 }
 
-// --- from the state to what is shown ----------------------------------------------------------------------------------------------------------
+// --- from the state to what is shown -------------------------------------------------------------------------------
 const memory = new Map(); // translations as trained
 async function asTrained(text, beams) {
   const name = `${beams} ${text}`;
@@ -94,19 +106,24 @@ async function update() {
   writeAddress();
   try {
     const before = await asTrained(state.text, state.beams);
-    const now = changed() ? await ask("translate", { text: state.text, beams: state.beams, changes: changes(), held: state.hold ? before.output : null }) : before;
+    const now = changed() ? await ask("translate", { text: state.text, beams: state.beams, changes: changes(),
+      held: state.hold ? before.output : null }) : before;
     if (turn !== turns) return;
     shown = { before, now };
   } catch (error) { return say(error.message); }
   render();
   const seconds = performance.now() - begun;
-  say(shown.now.cut ? `Only the first ${shown.now.src.length} tokens are read.` : `${Math.max(1, Math.round(seconds))} ms`);
+  say(shown.now.cut ? `Only the first ${shown.now.src.length} tokens are read.`
+    : `${Math.max(1, Math.round(seconds))} ms`);
   document.body.dataset.ready = turn;
 }
 function say(text) { $("said").textContent = text; }
 function telling() { // the encoder's head with the weight farthest above its average at that offset
-  const most = name => Math.max(...shown.now.maps[name].slice(0, -1).flatMap((row, q) => Array.from(row).slice(0, -1).map((w, k) => w - (offsets?.[name][offsetPlace(q, k, row.length, "encoder")] ?? 0))));
-  return Object.keys(shown.now.maps).filter(name => name.startsWith("encoder")).reduce((a, b) => most(b) > most(a) ? b : a);
+  const most = name => Math.max(...shown.now.maps[name].slice(0, -1)
+    .flatMap((row, q) => Array.from(row).slice(0, -1)
+    .map((w, k) => w - (offsets?.[name][offsetPlace(q, k, row.length, "encoder")] ?? 0))));
+  return Object.keys(shown.now.maps).filter(name => name.startsWith("encoder"))
+    .reduce((a, b) => most(b) > most(a) ? b : a);
 }
 function render() {
   state.chosen ??= telling();
@@ -118,14 +135,18 @@ function render() {
   renderTask();
 }
 
-// --- the two translations -----------------------------------------------------------------------------------------------------------------------
+// --- the two translations ------------------------------------------------------------------------------------------
 function groups(pieces) { // pieces as words: lists of places
   const words = [];
-  pieces.forEach((piece, i) => { if (!words.length || piece.startsWith(WORD_START) || piece === "</s>") words.push([]); words.at(-1).push(i); });
+  pieces.forEach((piece, i) => {
+    if (!words.length || piece.startsWith(WORD_START) || piece === "</s>") words.push([]);
+    words.at(-1).push(i);
+  });
   return words;
 }
 function renderOutcome() {
-  const { before, now } = shown, texts = [before, now].map(({ written }) => groups(written).map(word => word.map(i => bare(written[i])).join("")));
+  const { before, now } = shown,
+    texts = [before, now].map(({ written }) => groups(written).map(word => word.map(i => bare(written[i])).join("")));
   const { gone, fresh } = changedWords(...texts);
   renderWords("before", before, null, gone, "s");
   renderWords("now", now, changed() && String(before.output) === String(now.output) ? before : null, fresh, "mark");
@@ -134,35 +155,45 @@ function renderOutcome() {
   const open = state.word !== null && state.word < now.next.length;
   $("next").hidden = !open;
   if (!open) return;
-  const list = (title, { next, written }) => make("div", {}, make("h3", {}, title), make("ol", {}, ...(next[state.word]?.first ?? []).map(([piece, p]) =>
-    make("li", {}, make("span", {}, piece === written[state.word] ? make("b", {}, wordOf(piece)) : wordOf(piece)), meter(p), make("span", {}, p.toFixed(2))))));
+  const list = (title, { next, written }) =>
+    make("div", {}, make("h3", {}, title), make("ol", {}, ...(next[state.word]?.first ?? []).map(([piece, p]) =>
+    make("li", {}, make("span", {}, piece === written[state.word] ? make("b", {}, wordOf(piece)) : wordOf(piece)),
+      meter(p), make("span", {}, p.toFixed(2))))));
   $("next").replaceChildren(list("As trained: the likeliest next tokens", before), list("Now", now));
 }
-function meter(part) { return make("span", { class: "meter", "aria-hidden": true }, make("b", { style: `width:${100 * part}%` })); }
+function meter(part) {
+  return make("span", { class: "meter", "aria-hidden": true }, make("b", { style: `width:${100 * part}%` }));
+}
 function renderWords(place, { written, next }, compared, marked, tag) {
   const words = groups(written).map((word, w) => make("span", { role: "listitem" }, ...word.map(i => {
-    const p = Math.exp(next[i].log), bar = make("i", { "aria-hidden": true }, make("b", { style: `width:${100 * p}%` })), text = wordOf(written[i]);
+    const p = Math.exp(next[i].log),
+      bar = make("i", { "aria-hidden": true }, make("b", { style: `width:${100 * p}%` })), text = wordOf(written[i]);
     if (compared) bar.append(make("u", { style: `left:${100 * Math.exp(compared.next[i].log)}%` }));
     const before = compared ? `, as trained ${Math.exp(compared.next[i].log).toFixed(2)}` : "";
-    return make("button", { type: "button", class: written[i] === "</s>" ? "word end" : "word", "aria-pressed": String(state.word === i), "aria-label": `${text}${marked.has(w) ? ", changed" : ""}, probability ${p.toFixed(2)}${before}`,
+    return make("button", { type: "button", class: written[i] === "</s>" ? "word end" : "word",
+      "aria-pressed": String(state.word === i),
+      "aria-label": `${text}${marked.has(w) ? ", changed" : ""}, probability ${p.toFixed(2)}${before}`,
       onclick: () => { state.word = state.word === i ? null : i; writeAddress(); renderOutcome(); renderRankNote(); } },
     marked.has(w) ? make(tag, {}, text) : text, bar, make("small", {}, p.toFixed(2).replace(/^0/, "")));
   })));
   $(place).replaceChildren(...words);
 }
 
-// --- all heads ---------------------------------------------------------------------------------------------------------------------------------------
+// --- all heads -----------------------------------------------------------------------------------------------------
 const isAbove = () => state.above && offsets;
 function strengths(name) { // [query][key], from 0 to 1
   const rows = shown.now.maps[name], { stack } = parsed(name);
-  const out = rows.map((row, q) => isAbove() ? Float32Array.from(row, (w, k) => Math.max(0, w - (offsets[name][offsetPlace(q, k, row.length, stack)] ?? 0))) : row);
+  const out = rows.map((row, q) => isAbove()
+    ? Float32Array.from(row, (w, k) => Math.max(0, w - (offsets[name][offsetPlace(q, k, row.length, stack)] ?? 0)))
+    : row);
   if (!state.relative) return out;
   const most = out.reduce((max, row) => Math.max(max, ...row), 1e-6);
   return out.map(row => row.map(w => w / most));
 }
 const tint = stack => getComputedStyle($("grids")).getPropertyValue(`--${stack}`).trim();
 function paint(canvas, rows, colour) {
-  const keys = Math.max(...rows.map(row => row.length)), context = canvas.getContext("2d"), image = context.createImageData(keys, rows.length);
+  const keys = Math.max(...rows.map(row => row.length)), context = canvas.getContext("2d"),
+    image = context.createImageData(keys, rows.length);
   const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16));
   rows.forEach((row, q) => row.forEach((s, k) => image.data.set([r, g, b, 255 * Math.min(1, s)], 4 * (q * keys + k))));
   canvas.width = keys;
@@ -172,20 +203,32 @@ function paint(canvas, rows, colour) {
 function buildGrids() {
   const { n_layers, n_heads } = RUN.config.model;
   $("grids").replaceChildren(...Object.keys(NAMES).map(stack => make("div", { class: "grid", "data-stack": stack },
-    make("h3", {}, `${NAMES[stack]} `, make("small", {}, { encoder: "source looks at source", decoder: "written looks at written", cross: "written looks at source" }[stack])),
-    make("div", { role: "grid", "aria-label": `${NAMES[stack]}: heads`, onkeydown: gridKeys }, ...Array.from({ length: n_layers }, (_, layer) =>
-      make("div", { class: "layer", role: "row" }, make("span", { role: "rowheader", "aria-label": `layer ${layer + 1}` }, String(layer + 1)), ...Array.from({ length: n_heads }, (_, head) => {
+    make("h3", {}, `${NAMES[stack]} `,
+      make("small", {}, { encoder: "source looks at source", decoder: "written looks at written",
+      cross: "written looks at source" }[stack])),
+    make("div", { role: "grid", "aria-label": `${NAMES[stack]}: heads`, onkeydown: gridKeys },
+      ...Array.from({ length: n_layers }, (_, layer) =>
+      make("div", { class: "layer", role: "row" },
+        make("span", { role: "rowheader", "aria-label": `layer ${layer + 1}` }, String(layer + 1)),
+        ...Array.from({ length: n_heads }, (_, head) => {
         const name = `${stack}.${layer}.${head}`;
-        return make("div", { class: "map", role: "gridcell", "data-head": name, tabindex: -1, title: titled(stack, layer, head), onclick: () => choose(name) }, make("canvas", { "aria-hidden": true }),
+        return make("div", { class: "map", role: "gridcell", "data-head": name, tabindex: -1,
+          title: titled(stack, layer, head), onclick: () => choose(name) }, make("canvas", { "aria-hidden": true }),
           make("div", { class: "three", "aria-hidden": true }, ...["on", "zero", "mean"].map(how =>
-            make("span", { class: how, title: how, onclick: event => { event.stopPropagation(); state.chosen = name; setHead(name, how); } }))));
+            make("span", { class: how, title: how, onclick: event => {
+              event.stopPropagation();
+              state.chosen = name;
+              setHead(name, how);
+            } }))));
       })))))));
 }
 function renderGrids() {
   const colours = Object.fromEntries(Object.keys(NAMES).map(stack => [stack, tint(stack)]));
   for (const map of document.querySelectorAll(".map")) {
-    const name = map.dataset.head, { stack, layer, head } = parsed(name), how = state.heads[name] ?? "on", chosen = name === state.chosen;
-    const edges = state.edges.filter(edge => edge.stack === stack && edge.layer === layer && (edge.head === null || edge.head === head)).length;
+    const name = map.dataset.head, { stack, layer, head } = parsed(name), how = state.heads[name] ?? "on",
+      chosen = name === state.chosen;
+    const edges = state.edges.filter(edge => edge.stack === stack && edge.layer === layer
+      && (edge.head === null || edge.head === head)).length;
     map.className = `map ${how}${edges ? " edged" : ""}`;
     map.setAttribute("aria-selected", chosen);
     map.setAttribute("aria-label", `${titled(stack, layer, head)}: ${how}${edges ? `, ${edges} edges changed` : ""}`);
@@ -194,10 +237,12 @@ function renderGrids() {
   }
 }
 function gridKeys(event) {
-  const name = event.target.dataset.head, moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }, hows = { 1: "on", 0: "zero", m: "mean" };
+  const name = event.target.dataset.head, moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0],
+    ArrowDown: [1, 0] }, hows = { 1: "on", 0: "zero", m: "mean" };
   const { stack, layer, head } = parsed(name);
   if (moves[event.key]) {
-    const [down, right] = moves[event.key], to = document.querySelector(`[data-head="${stack}.${layer + down}.${head + right}"]`);
+    const [down, right] = moves[event.key],
+      to = document.querySelector(`[data-head="${stack}.${layer + down}.${head + right}"]`);
     if (to) { choose(to.dataset.head); to.focus(); }
   } else if (hows[event.key]) { choose(name); setHead(name, hows[event.key]); }
   else if (event.key === "Enter" || event.key === " ") choose(name);
@@ -212,50 +257,65 @@ function choose(name) {
   renderPython();
 }
 
-// --- one head -------------------------------------------------------------------------------------------------------------------------------------------
+// --- one head ------------------------------------------------------------------------------------------------------
 function sides(stack) {
   const { src, read, written } = shown.now;
-  return { queries: (stack === "encoder" ? src : written).map(wordOf), keys: (stack === "decoder" ? read : src).map(wordOf) };
+  return { queries: (stack === "encoder" ? src : written).map(wordOf),
+    keys: (stack === "decoder" ? read : src).map(wordOf) };
 }
 function fateOf(query, key) {
   const { stack, layer, head } = parsed(state.chosen);
-  for (const h of [head, null]) { const at = fated({ stack, layer, head: h, query, key }); if (at >= 0) return state.edges[at].to; }
+  for (const h of [head, null]) {
+    const at = fated({ stack, layer, head: h, query, key });
+    if (at >= 0) return state.edges[at].to;
+  }
   return undefined;
 }
 function renderHead() {
-  const { stack, layer, head } = parsed(state.chosen), { queries, keys } = sides(stack), rows = shown.now.maps[state.chosen], strong = strengths(state.chosen);
+  const { stack, layer, head } = parsed(state.chosen), { queries, keys } = sides(stack),
+    rows = shown.now.maps[state.chosen], strong = strengths(state.chosen);
   $("head").dataset.stack = stack;
   $("head-name").textContent = titled(stack, layer, head);
   $("switch").replaceChildren(...["on", "zero", "mean"].map(how => {
     const checked = how === (state.heads[state.chosen] ?? "on");
-    return make("button", { type: "button", role: "radio", "aria-checked": String(checked), tabindex: checked ? 0 : -1, onclick: () => setHead(state.chosen, how) }, how);
+    return make("button", { type: "button", role: "radio", "aria-checked": String(checked),
+      tabindex: checked ? 0 : -1, onclick: () => setHead(state.chosen, how) }, how);
   }));
   $("relative").checked = state.relative;
   $("above").checked = state.above;
   $("above").disabled = !offsets;
-  const focused = document.activeElement?.closest?.("#figure") && document.activeElement.dataset, at = $("figure").scrollLeft;
-  const svg = drawHead({ queries, keys, colour: `var(--${stack})`, same: stack === "encoder", label: titled(stack, layer, head), fate: fateOf, room: Math.min(900, $("figure").clientWidth),
+  const focused = document.activeElement?.closest?.("#figure") && document.activeElement.dataset,
+    at = $("figure").scrollLeft;
+  const svg = drawHead({ queries, keys, colour: `var(--${stack})`, same: stack === "encoder",
+    label: titled(stack, layer, head), fate: fateOf, room: Math.min(900, $("figure").clientWidth),
     strength: (q, k) => strong[q][k] ?? 0, weight: (q, k) => rows[q][k] ?? null });
   $("figure").replaceChildren(svg);
   $("figure").scrollLeft = at;
-  const cell = svg.querySelector(`.cell[data-q="${state.edge?.[0] ?? focused?.q ?? 0}"][data-k="${state.edge?.[1] ?? focused?.k ?? 0}"]`) ?? svg.querySelector(".cell");
+  const [q, k] = state.edge ?? [focused?.q ?? 0, focused?.k ?? 0], cell = svg.cell(q, k) ?? svg.querySelector(".cell");
   if (cell) cell.setAttribute("tabindex", 0);
   if (focused && cell) cell.focus();
   renderEdge();
   const decodes = stack !== "encoder";
-  $("help").textContent = `${decodes ? "A query of the decoder is the step that writes its word. " : ""}Click a line or a square, then cut or redirect it; or drag it to another word. In the squares: arrow keys, X cuts, R redirects.`;
+  $("help").textContent = (decodes ? "A query of the decoder is the step that writes its word. " : "")
+    + "Click a line or a square, then cut or redirect it; or drag it to another word. "
+    + "In the squares: arrow keys, X cuts, R redirects.";
 }
 function describe(q, k) {
-  const { stack } = parsed(state.chosen), { queries, keys } = sides(stack), w = shown.now.maps[state.chosen][q][k], before = shown.before.maps[state.chosen][q]?.[k];
+  const { stack } = parsed(state.chosen), { queries, keys } = sides(stack), w = shown.now.maps[state.chosen][q][k],
+    before = shown.before.maps[state.chosen][q]?.[k];
   const parts = [make("b", {}, queries[q]), " looks at ", make("b", {}, keys[k]), " with ", w.toFixed(2)];
-  if (before !== undefined && Math.abs(before - w) > 0.005 && (stack === "encoder" || String(shown.now.output) === String(shown.before.output))) parts.push(`, as trained ${before.toFixed(2)}`);
-  const average = offsets?.[state.chosen][offsetPlace(q, k, shown.now.maps[state.chosen][q].length, stack)];
-  if (average !== undefined && average !== null) parts.push(`; its average ${k === (stack === "decoder" ? 0 : keys.length - 1) ? `on \u201c${keys[k]}\u201d` : `at offset ${k > q ? "+" : k < q ? "\u2212" : ""}${Math.abs(k - q)}`} is ${average.toFixed(2)}`);
+  const comparable = stack === "encoder" || String(shown.now.output) === String(shown.before.output);
+  if (comparable && Math.abs(before - w) > 0.005) parts.push(`, as trained ${before.toFixed(2)}`);
+  const average = offsets?.[state.chosen][offsetPlace(q, k, shown.now.maps[state.chosen][q].length, stack)] ?? null;
+  const noWord = k === (stack === "decoder" ? 0 : keys.length - 1), sign = k > q ? "+" : k < q ? "\u2212" : "";
+  const where = noWord ? `on \u201c${keys[k]}\u201d` : `at offset ${sign}${Math.abs(k - q)}`;
+  if (average !== null) parts.push(`; its average ${where} is ${average.toFixed(2)}`);
   return parts;
 }
 function renderEdge(q = state.edge?.[0], k = state.edge?.[1]) {
   const there = q !== undefined && k !== undefined && shown.now.maps[state.chosen][q]?.[k] !== undefined;
-  $("edge").replaceChildren(...(there ? describe(q, k) : [make("span", { class: "note" }, "Point at a word, a line or a square.")]));
+  $("edge").replaceChildren(...(there ? describe(q, k)
+    : [make("span", { class: "note" }, "Point at a word, a line or a square.")]));
   const svg = $("figure").firstChild;
   if (there && state.edge) light(svg, q, k); else light(svg, q ?? null, k ?? null);
   const chosen = state.edge && shown.now.maps[state.chosen][state.edge[0]]?.[state.edge[1]] !== undefined;
@@ -265,26 +325,34 @@ function renderEdge(q = state.edge?.[0], k = state.edge?.[1]) {
   $("cut").textContent = fate === undefined ? "Cut" : "Restore";
   $("every").checked = state.every;
   const possible = keys.map((word, i) => [word, i]).filter(([, i]) => i !== key && (stack !== "decoder" || i <= query));
-  $("to").replaceChildren(make("option", { value: "" }, "\u2013"), ...possible.map(([word, i]) => make("option", { value: i, selected: fate === i }, `${word} (${i + 1})`)));
+  $("to").replaceChildren(make("option", { value: "" }, "\u2013"),
+    ...possible.map(([word, i]) => make("option", { value: i, selected: fate === i }, `${word} (${i + 1})`)));
 }
 function pointAtFigure() {
-  const figure = $("figure"), placeOf = target => { const d = target.closest?.("[data-q], [data-k]")?.dataset; return d ? [d.q === undefined ? undefined : +d.q, d.k === undefined ? undefined : +d.k] : [undefined, undefined]; };
+  const figure = $("figure"), number = text => text === undefined ? undefined : +text, placeOf = target => {
+    const { q, k } = target.closest?.("[data-q], [data-k]")?.dataset ?? {};
+    return [number(q), number(k)];
+  };
   let drag = null;
   figure.addEventListener("pointerover", event => { if (!drag && !state.edge) renderEdge(...placeOf(event.target)); });
   figure.addEventListener("pointerleave", () => { if (!drag && !state.edge) renderEdge(); });
   figure.addEventListener("pointerdown", event => {
     const [q, k] = placeOf(event.target);
-    if (event.pointerType !== "touch" && q !== undefined && k !== undefined) drag = { q, k, x: event.clientX, y: event.clientY, ghost: null };
+    const { clientX: x, clientY: y } = event;
+    if (event.pointerType !== "touch" && q !== undefined && k !== undefined) drag = { q, k, x, y, ghost: null };
   });
   addEventListener("pointermove", event => {
     if (!drag || Math.hypot(event.clientX - drag.x, event.clientY - drag.y) < 6) return;
     event.preventDefault();
-    const svg = figure.firstChild, box = svg.getBoundingClientRect(), from = svg.from(drag.q), x = event.clientX - box.left, y = event.clientY - box.top;
-    drag.ghost ??= svg.appendChild(make("path", { fill: "none", stroke: "var(--cut)", "stroke-width": 2.4, "stroke-dasharray": "5 4", "pointer-events": "none" }));
+    const svg = figure.firstChild, box = svg.getBoundingClientRect(), from = svg.from(drag.q),
+      x = event.clientX - box.left, y = event.clientY - box.top;
+    drag.ghost ??= svg.appendChild(make("path", { fill: "none", stroke: "var(--cut)", "stroke-width": 2.4,
+      "stroke-dasharray": "5 4", "pointer-events": "none" }));
     drag.ghost.setAttribute("d", `M${from.x} ${from.y}L${x} ${y}`);
     const key = svg.keyAt(x);
     light(svg, null, key < 0 ? null : key);
-    $("edge").replaceChildren(...(key < 0 ? ["Drop it on a column."] : ["Redirect to ", make("b", {}, sides(parsed(state.chosen).stack).keys[key])]));
+    $("edge").replaceChildren(...(key < 0 ? ["Drop it on a column."]
+      : ["Redirect to ", make("b", {}, sides(parsed(state.chosen).stack).keys[key])]));
   });
   addEventListener("pointerup", event => {
     if (!drag) return;
@@ -293,23 +361,32 @@ function pointAtFigure() {
     if (!ghost) return;
     ghost.remove();
     const key = svg.keyAt(event.clientX - svg.getBoundingClientRect().left);
-    if (key >= 0 && key !== k && (parsed(state.chosen).stack !== "decoder" || key <= q)) setEdge(q, k, key); else renderEdge();
+    if (key >= 0 && key !== k && (parsed(state.chosen).stack !== "decoder" || key <= q)) setEdge(q, k, key);
+    else renderEdge();
     addEventListener("click", stop => stop.stopPropagation(), { capture: true, once: true });
     setTimeout(() => dispatchEvent(new Event("click"))); // uses the listener up where no click follows
   });
   figure.addEventListener("click", event => {
     const [q, k] = placeOf(event.target), same = state.edge && state.edge[0] === q && state.edge[1] === k;
-    state.edge = q === undefined || k === undefined || same || shown.now.maps[state.chosen][q]?.[k] === undefined ? null : [q, k];
+    state.edge = q === undefined || k === undefined || same || shown.now.maps[state.chosen][q]?.[k] === undefined
+      ? null : [q, k];
     renderEdge();
   });
   figure.addEventListener("keydown", event => {
-    const [q, k] = placeOf(event.target), moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    const [q, k] = placeOf(event.target), moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0],
+      ArrowDown: [1, 0] };
     if (q === undefined || k === undefined) return;
     if (moves[event.key]) {
-      const to = figure.querySelector(`.cell[data-q="${q + moves[event.key][0]}"][data-k="${k + moves[event.key][1]}"]`);
-      if (to) { event.target.setAttribute("tabindex", -1); to.setAttribute("tabindex", 0); to.focus(); state.edge = null; renderEdge(+to.dataset.q, +to.dataset.k); }
+      const [down, right] = moves[event.key], to = figure.firstChild.cell(q + down, k + right);
+      if (to) {
+        event.target.setAttribute("tabindex", -1);
+        to.setAttribute("tabindex", 0);
+        to.focus();
+        state.edge = null;
+        renderEdge(q + down, k + right);
+      }
     } else if (event.key === "Enter" || event.key === " ") { state.edge = [q, k]; renderEdge(); }
-    else if (event.key.toLowerCase() === "x" || event.key === "Delete") setEdge(q, k, fateOf(q, k) === undefined ? null : undefined);
+    else if (["x", "X", "Delete"].includes(event.key)) setEdge(q, k, fateOf(q, k) === undefined ? null : undefined);
     else if (event.key.toLowerCase() === "r") { state.edge = [q, k]; renderEdge(); $("to").focus(); }
     else if (event.key === "Escape") { state.edge = null; renderEdge(); }
     else return;
@@ -317,17 +394,23 @@ function pointAtFigure() {
   });
 }
 
-// --- the list of interventions -----------------------------------------------------------------------------------------------------------------------------
+// --- the list of interventions -------------------------------------------------------------------------------------
 function edgeText({ stack, query, key, to }) {
   const { queries, keys } = sides(stack), word = (list, i) => list[i] ?? `position ${i + 1}`;
   return `${word(queries, query)} \u2192 ${word(keys, key)} ${to === null ? "cut" : `redirected to ${word(keys, to)}`}`;
 }
 function renderChanges() {
-  const item = (text, name, undo) => make("li", {}, make("span", {}, text), make("button", { type: "button", "aria-label": `Take back: ${text}`, onclick: () => change(undo) }, "\u2715"));
+  const item = (text, name, undo) =>
+    make("li", {}, make("span", {}, text),
+    make("button", { type: "button", "aria-label": `Take back: ${text}`, onclick: () => change(undo) }, "\u2715"));
   const items = [
-    ...Object.entries(state.heads).map(([name, how]) => { const { stack, layer, head } = parsed(name); return item(`${titled(stack, layer, head)}: ${how}`, name, () => { delete state.heads[name]; }); }),
-    ...state.edges.map((edge, i) => item(`${titled(edge.stack, edge.layer, edge.head)}: ${edgeText(edge)}`, i, () => { state.edges.splice(i, 1); }))];
-  $("changes").replaceChildren(...(items.length ? items : [make("li", { class: "none" }, "None: the model is as trained.")]));
+    ...Object.entries(state.heads)
+      .map(([name, how]) => { const { stack, layer, head } = parsed(name);
+      return item(`${titled(stack, layer, head)}: ${how}`, name, () => { delete state.heads[name]; }); }),
+    ...state.edges.map((edge, i) => item(`${titled(edge.stack, edge.layer, edge.head)}: ${edgeText(edge)}`, i,
+      () => { state.edges.splice(i, 1); }))];
+  $("changes").replaceChildren(...(items.length ? items
+    : [make("li", { class: "none" }, "None: the model is as trained.")]));
   $("undo").disabled = !past.length;
   $("redo").disabled = !future.length;
   $("clear").disabled = !changed();
@@ -335,17 +418,21 @@ function renderChanges() {
   const n = RUN.sentences.length, edges = state.edges.length;
   $("count").textContent = `Over ${n} sentences`;
   $("count").disabled = !changed() || !n;
-  $("count-note").textContent = !n ? "This page has no sentences with it." : !changed() ? "Change something first: then the same change is made in other sentences, and in a head drawn at random."
-    : edges ? "An edge is found again by its query\u2019s token, and by its key\u2019s rank among the words that the query looks at in this head. Greedy search."
-    : "The same heads in other sentences, and a head drawn at random in their place. Greedy search.";
+  $("count-note").textContent = !n ? "This page has no sentences with it."
+    : !changed() ? "Change something first. Then the same change is made in other sentences, and in a random head."
+    : edges ? "An edge is found again by its query\u2019s token and its key\u2019s rank among the words that the query "
+      + "looks at in this head. Greedy search."
+    : "The same heads in other sentences, and random heads in their place. Greedy search.";
   if ($("counted").dataset.of !== JSON.stringify(changes()) + state.text) $("counted").replaceChildren();
 }
 function renderRankNote() {
   const word = state.word !== null && shown.before.written[state.word];
-  $("rank-note").textContent = `By how much the log-probability of ${word ? `\u201c${wordOf(word)}\u201d` : "the whole translation"} changes when a head is set to its ${RUN.averages || offsets ? "mean" : "zero"}, or an edge is cut, in the model as trained.${word ? "" : " Click a word of the translation to ask about it alone."}`;
+  const what = word ? `\u201c${wordOf(word)}\u201d` : "the whole translation", how = offsets ? "its mean" : "zero";
+  $("rank-note").textContent = `The change in the log-probability of ${what} when a head is set to ${how}, or an edge `
+    + "is cut, in the model as trained." + (word ? "" : " Click a word of the translation to ask about it alone.");
 }
 
-// --- what takes longer -----------------------------------------------------------------------------------------------------------------------------------------
+// --- what takes longer ---------------------------------------------------------------------------------------------
 async function longer(method, given) {
   $("progress").hidden = false;
   const bar = document.querySelector("progress");
@@ -355,55 +442,94 @@ async function longer(method, given) {
   finally { $("progress").hidden = true; }
 }
 async function rank(what) {
-  const { stack, layer, head } = parsed(state.chosen), { before } = shown, token = state.word !== null && state.word < before.written.length ? state.word : null;
-  const found = await longer("rank", { text: state.text, output: before.output, token, what, place: { stack, layer, head }, how: offsets ? "mean" : "zero" });
+  const { stack, layer, head } = parsed(state.chosen), { before } = shown,
+    token = state.word !== null && state.word < before.written.length ? state.word : null;
+  const found = await longer("rank", { text: state.text, output: before.output, token, what,
+    place: { stack, layer, head }, how: offsets ? "mean" : "zero" });
   if (!found) return;
   const most = Math.max(1e-9, ...found.found.map(({ change }) => Math.abs(change)));
   const rows = found.found.slice(0, 8).map(one => {
-    const name = `${one.stack}.${one.layer}.${one.head}`, label = what === "heads" ? titled(one.stack, one.layer, one.head) : edgeText({ ...one, to: null }).replace(/ cut$/, "");
-    return make("li", {}, make("button", { type: "button", onclick: () => { choose(name); if (what !== "heads") { state.edge = [one.query, one.key]; renderHead(); } } }, label), meter(Math.abs(one.change) / most), make("span", {}, withRule(one.change)));
+    const { stack, layer, head, query, key, change } = one;
+    const label = what === "heads" ? titled(stack, layer, head) : edgeText({ ...one, to: null }).replace(/ cut$/, "");
+    const show = () => {
+      choose(`${stack}.${layer}.${head}`);
+      if (what === "heads") return;
+      state.edge = [query, key];
+      renderHead();
+    };
+    return make("li", {}, make("button", { type: "button", onclick: show }, label), meter(Math.abs(change) / most),
+      make("span", {}, withRule(change)));
   });
-  const control = what === "heads" ? `A random head: median ${withRule(found.random.median)} of ${found.random.n} heads.`
-    : found.random.n ? `A random edge of another head, at least half as heavy as this head\u2019s heaviest: median ${withRule(found.random.median)}, at most ${withRule(found.random.most)} (${found.random.n} edges).` : "No other head has an edge as heavy.";
+  const { n, median, most: atMost } = found.random;
+  const control = what === "heads" ? `A random head: median ${withRule(median)} of ${n} heads.`
+    : n ? "A random edge of another head, at least half as heavy as this head\u2019s heaviest: "
+      + `median ${withRule(median)}, at most ${withRule(atMost)} (${n} edges).`
+    : "No other head has an edge as heavy.";
   $("ranking").replaceChildren(make("ol", {}, ...rows), make("p", { class: "control" }, control));
 }
 function interval(k, n) { // Wilson's, 95%
   if (!n) return "";
-  const z = 1.96, p = k / n, middle = (p + z * z / (2 * n)) / (1 + z * z / n), half = z * Math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n);
+  const z = 1.96, p = k / n, middle = (p + z * z / (2 * n)) / (1 + z * z / n),
+    half = z * Math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n);
   return ` (${Math.round(100 * (middle - half))} to ${Math.round(100 * (middle + half))}%)`;
 }
 async function count() {
-  const of = JSON.stringify(changes()) + state.text, t = await longer("count", { sentences: RUN.sentences, text: state.text, output: shown.before.output, changes: changes() });
+  const of = JSON.stringify(changes()) + state.text,
+    t = await longer("count", { sentences: RUN.sentences, text: state.text, output: shown.before.output,
+    changes: changes() });
   if (!t) return;
-  const swapped = Object.entries(t.swaps).sort((a, b) => b[1] - a[1]).slice(0, 6), nth = ["most", "second most", "third most"];
-  const told = t.edges.map(({ token, rank, toRank }) => `In each sentence with \u201c${wordOf(token)}\u201d: the word that it looks at ${rank < 0 ? "last" : nth[rank] ?? `${rank + 1}th most`}${toRank === null ? ", cut" : `, redirected to the ${toRank < 0 ? "last" : nth[toRank] ?? `${toRank + 1}th`}`}. `);
+  const swapped = Object.entries(t.swaps).sort((a, b) => b[1] - a[1]).slice(0, 6);
+  const nth = rank => rank < 0 ? "end of the sentence" // the key that is no word
+    : ["word that it looks at most", "second word", "third word"][rank] ?? `${rank + 1}th word`;
+  const told = t.edges.map(({ token, rank, toRank }) => `In each sentence with \u201c${wordOf(token)}\u201d: its edge `
+    + `to the ${nth(rank)} ${toRank === null ? "is cut" : `is redirected to the ${nth(toRank)}`}. `);
   const pair = (name, value) => [make("dt", {}, name), make("dd", {}, value)];
   $("counted").dataset.of = of;
-  $("counted").replaceChildren(make("p", { class: "note" }, ...told), make("dl", {}, ...pair("sentences where it applies", `${t.n} of ${t.read}`),
-    ...pair("translation changes", `${t.changed} of ${t.n}${interval(t.changed, t.n)}`), ...pair("same change, random head", `${t.control} of ${t.n}${interval(t.control, t.n)}`), ...swapped.flatMap(([swap, n]) => pair(swap, String(n)))),
-  make("ul", {}, ...t.examples.slice(0, 3).map(({ sentence, before, now }) => make("li", {}, make("b", {}, sentence), ` ${before} \u2192 ${now}`))));
+  $("counted").replaceChildren(make("p", { class: "note" }, ...told),
+    make("dl", {}, ...pair("sentences where it applies", `${t.n} of ${t.read}`),
+    ...pair("translation changes", `${t.changed} of ${t.n}${interval(t.changed, t.n)}`),
+      ...pair("same change, random head", `${t.control} of ${t.n}${interval(t.control, t.n)}`),
+      ...swapped.flatMap(([swap, n]) => pair(swap, String(n)))),
+  make("ul", {}, ...t.examples.slice(0, 3)
+    .map(({ sentence, before, now }) => make("li", {}, make("b", {}, sentence), ` ${before} \u2192 ${now}`))));
 }
 
-// --- the address, files, Python -------------------------------------------------------------------------------------------------------------------------------------
-const shortHead = name => { const { stack, layer, head } = parsed(name); return `${stack[0]}${layer + 1}.${head + 1}`; };
-const longHead = short => { const [, s, layer, head] = /^([edc])(\d+)\.(\d+|\*)$/.exec(short); return { stack: { e: "encoder", d: "decoder", c: "cross" }[s], layer: layer - 1, head: head === "*" ? null : head - 1 }; };
+// --- the address, files, Python ------------------------------------------------------------------------------------
+const shortHead = ({ stack, layer, head }) => `${stack[0]}${layer + 1}.${head === null ? "*" : head + 1}`;
+function longHead(short) {
+  const [, s, layer, head] = /^([edc])(\d+)\.(\d+|\*)$/.exec(short);
+  const stack = { e: "encoder", d: "decoder", c: "cross" }[s];
+  return { stack, layer: layer - 1, head: head === "*" ? null : head - 1 };
+}
 function address() {
-  const parts = new URLSearchParams({ s: state.text, ...(state.chosen && { head: shortHead(state.chosen) }) });
-  const off = Object.entries(state.heads).map(([name, how]) => `${shortHead(name)}:${how}`);
-  const edges = state.edges.map(e => `${e.stack[0]}${e.layer + 1}.${e.head === null ? "*" : e.head + 1}:${e.query + 1}-${e.key + 1}${e.to === null ? "" : `-${e.to + 1}`}`);
-  for (const [name, value] of Object.entries({ beams: state.beams > 1 && state.beams, hold: state.hold && 1, off: off.join(" "), edges: edges.join(" "), word: state.word !== null && state.word + 1, relative: state.relative && 1, above: state.above && 1 })) if (value) parts.set(name, value);
+  const chosen = state.chosen && { head: shortHead(parsed(state.chosen)) };
+  const parts = new URLSearchParams({ s: state.text, ...chosen });
+  const off = Object.entries(state.heads).map(([name, how]) => `${shortHead(parsed(name))}:${how}`);
+  const edges = state.edges.map(e => {
+    const places = e.to === null ? [e.query, e.key] : [e.query, e.key, e.to];
+    return `${shortHead(e)}:${places.map(place => place + 1).join("-")}`;
+  });
+  const optional = {
+    beams: state.beams > 1 && state.beams, hold: state.hold && 1, off: off.join(" "), edges: edges.join(" "),
+    word: state.word !== null && state.word + 1, relative: state.relative && 1, above: state.above && 1 };
+  for (const [name, value] of Object.entries(optional)) if (value) parts.set(name, value);
   return `#${parts}`;
 }
-function writeAddress() { try { history.replaceState(null, "", address()); } catch { /* a frame without an address */ } }
+function writeAddress() {
+  try { history.replaceState(null, "", address()); } catch { /* a frame without an address */ } }
 function readAddress() {
   const parts = new URLSearchParams(location.hash.slice(1));
   if (!parts.has("s")) return false;
   const list = name => (parts.get(name) ?? "").split(" ").filter(Boolean).map(one => one.split(":"));
   try {
     const named = ({ stack, layer, head }) => `${stack}.${layer}.${head}`;
-    Object.assign(state, { text: parts.get("s"), beams: +(parts.get("beams") ?? 1), hold: parts.has("hold"), relative: parts.has("relative"), above: parts.has("above"), word: parts.has("word") ? parts.get("word") - 1 : null, edge: null,
-      chosen: parts.has("head") ? named(longHead(parts.get("head"))) : null, heads: Object.fromEntries(list("off").map(([head, how]) => [named(longHead(head)), how])),
-      edges: list("edges").map(([head, places]) => { const [query, key, to] = places.split("-"); return { ...longHead(head), query: query - 1, key: key - 1, to: to === undefined ? null : to - 1 }; }) });
+    Object.assign(state, { text: parts.get("s"), beams: +(parts.get("beams") ?? 1), hold: parts.has("hold"),
+      relative: parts.has("relative"), above: parts.has("above"),
+      word: parts.has("word") ? parts.get("word") - 1 : null, edge: null,
+      chosen: parts.has("head") ? named(longHead(parts.get("head"))) : null,
+        heads: Object.fromEntries(list("off").map(([head, how]) => [named(longHead(head)), how])),
+      edges: list("edges").map(([head, places]) => { const [query, key, to] = places.split("-");
+        return { ...longHead(head), query: query - 1, key: key - 1, to: to === undefined ? null : to - 1 }; }) });
   } catch { return false; }
   return true;
 }
@@ -413,36 +539,57 @@ function save(content, type, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 function table() {
-  const { stack } = parsed(state.chosen), { queries, keys } = sides(stack), quoted = text => `"${text.replaceAll('"', '""')}"`;
-  const rows = queries.flatMap((query, q) => keys.map((key, k) => [q + 1, quoted(query), k + 1, quoted(key), shown.now.maps[state.chosen][q][k] ?? "", shown.before.maps[state.chosen][q]?.[k] ?? ""].join(",")));
+  const { stack } = parsed(state.chosen), { queries, keys } = sides(stack),
+    quoted = text => `"${text.replaceAll('"', '""')}"`;
+  const rows = queries.flatMap((query, q) =>
+    keys.map((key, k) => [q + 1, quoted(query), k + 1, quoted(key), shown.now.maps[state.chosen][q][k] ?? "",
+    shown.before.maps[state.chosen][q]?.[k] ?? ""].join(",")));
   return ["query_position,query,key_position,key,weight_now,weight_as_trained", ...rows].join("\n") + "\n";
 }
 function whole() {
-  const told = ({ text, output, src, written, next, maps }) => ({ translation: text, ids: output, source_tokens: src, tokens: written, log_probabilities: next.map(({ log }) => log), attention: Object.fromEntries(Object.entries(maps).map(([name, rows]) => [name, rows.map(row => Array.from(row))])) });
-  return JSON.stringify({ run: RUN.name, sentence: state.text, beam_size: state.beams, held: state.hold, interventions: changes(), counted_from: 0, as_trained: told(shown.before), now: told(shown.now) }, null, 1);
+  const told = ({ text, output, src, written, next, maps }) =>
+    ({ translation: text, ids: output, source_tokens: src, tokens: written,
+    log_probabilities: next.map(({ log }) => log),
+    attention: Object.fromEntries(Object.entries(maps)
+    .map(([name, rows]) => [name, rows.map(row => Array.from(row))])) });
+  return JSON.stringify({ run: RUN.name, sentence: state.text, beam_size: state.beams, held: state.hold,
+    interventions: changes(), counted_from: 0, as_trained: told(shown.before), now: told(shown.now) }, null, 1);
 }
 function picture() { // the figure as a PNG, twice as fine
-  const svg = $("figure").firstChild, image = new Image(), canvas = make("canvas", { width: 2 * svg.getAttribute("width"), height: 2 * svg.getAttribute("height") });
-  image.onload = () => { canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height); canvas.toBlob(blob => save(blob, "image/png", fileName("png"))); };
+  const svg = $("figure").firstChild, image = new Image(),
+    canvas = make("canvas", { width: 2 * svg.getAttribute("width"), height: 2 * svg.getAttribute("height") });
+  image.onload = () => { canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob(blob => save(blob, "image/png", fileName("png"))); };
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(svg))}`;
 }
 const fileName = ending => `${RUN.name}-${state.chosen.replace(/\.(\d+)/g, (_, n) => `-${+n + 1}`)}.${ending}`;
 const TAKE = {
   svg: () => save(standalone($("figure").firstChild), "image/svg+xml", fileName("svg")), png: picture,
-  csv: () => save(table(), "text/csv", fileName("csv")), json: () => save(whole(), "application/json", `${RUN.name}.json`),
+  csv: () => save(table(), "text/csv", fileName("csv")), json: () => save(whole(), "application/json",
+    `${RUN.name}.json`),
 };
 function python() {
-  const text = JSON.stringify, mean = Object.values(state.heads).includes("mean"), lines = ["from annotated_transformer.decoding.translation import load",
+  const text = JSON.stringify, mean = Object.values(state.heads).includes("mean"),
+    lines = ["from annotated_transformer.decoding.translation import load",
     `from annotated_transformer.inside.intervening import intervening${mean ? ", mean_outputs" : ""}`];
   if (mean) lines.push("from annotated_transformer.inside.explore import sentences");
-  lines.push("", `t = load(${text(RUN.name)})`, `line = ${text(state.text)}`);
+  lines.push("", `t = load(${text(RUN.path ?? RUN.name)})`, `line = ${text(state.text)}`);
   if (mean) lines.push("means = mean_outputs(t, sentences(t))");
   const head = name => { const { stack, layer, head } = parsed(name); return `"${stack}", ${layer}, ${head}`; };
-  lines.push(`heads = {${Object.entries(state.heads).map(([name, how]) => `(${head(name)}): ${how === "mean" ? `means[${head(name)}]` : "0.0"}`).join(", ")}}`);
-  if (!state.edges.length) lines.push("edges = {}");
-  else lines.push("edges = {", ...state.edges.map(e => `    ("${e.stack}", ${e.layer}, ${e.head === null ? "None" : e.head}, ${e.query}, ${e.key}): ${e.to === null ? '"cut"' : e.to},  # ${edgeText(e)}`), "}");
+  const values = Object.entries(state.heads).map(([name, how]) => {
+    const place = head(name);
+    return `(${place}): ${how === "mean" ? `means[${place}]` : "0.0"}`;
+  });
+  lines.push(`heads = {${values.join(", ")}}`);
+  const edges = state.edges.map(e => {
+    const place = `("${e.stack}", ${e.layer}, ${e.head ?? "None"}, ${e.query}, ${e.key})`;
+    return `    ${place}: ${e.to ?? '"cut"'},  # ${edgeText(e)}`;
+  });
+  lines.push(...(edges.length ? ["edges = {", ...edges, "}"] : ["edges = {}"]));
   lines.push("with intervening(t.model, heads, edges):");
-  if (state.hold) lines.push(`    print(t.n_best([line], n=1, beam_size=1, prefix=[[${shown.before.output.filter(id => id !== END).join(", ")}]])[0][0].log_probabilities)`);
+  const held = shown.before.output.filter(id => id !== END).join(", ");
+  if (state.hold) lines.push(`    best = t.n_best([line], n=1, beam_size=1, prefix=[[${held}]])[0][0]`,
+    "    print(best.log_probabilities)");
   else lines.push(`    print(t.translate(line, beam_size=${state.beams}))`);
   return lines.join("\n");
 }
@@ -462,9 +609,10 @@ async function copy(text, button) {
   setTimeout(() => { button.textContent = before; }, 1200);
 }
 
-// --- examples, and the beginning ---------------------------------------------------------------------------------------------------------------------------------------
+// --- examples, and the beginning -----------------------------------------------------------------------------------
 function begin(preset, again = true) {
-  const set = () => Object.assign(state, { text: preset.text, heads: {}, edges: [], edge: null, word: null, hold: false, chosen: preset.chosen ?? null });
+  const set = () => Object.assign(state, { text: preset.text, heads: {}, edges: [], edge: null, word: null,
+    hold: false, chosen: preset.chosen ?? null });
   task = preset;
   $("text").value = preset.text;
   again ? change(set) : set();
@@ -472,16 +620,25 @@ function begin(preset, again = true) {
 function renderTask() {
   const mine = task && task.text === state.text;
   $("task").hidden = !mine;
-  [...$("presets").children].forEach((button, i) => button.setAttribute("aria-pressed", String(!!mine && RUN.presets[i] === task)));
+  [...$("presets").children].forEach((button, i) => button.setAttribute("aria-pressed",
+    String(!!mine && RUN.presets[i] === task)));
   if (!mine) return;
   const reached = task.goal && shown.now.text === task.goal && changed();
-  $("task").replaceChildren(reached ? `\u2713 ${task.done}` : task.task, ...(task.answer && !reached ? [make("button", { type: "button", onclick: () => change(() => Object.assign(state, { heads: task.answer.heads ?? {}, edges: task.answer.edges ?? [], edge: null })) }, "Show me")] : []));
+  const { heads = {}, edges = [] } = task.answer ?? {};
+  const answer = () => change(() => Object.assign(state, { heads: { ...heads }, edges: [...edges], edge: null }));
+  $("task").replaceChildren(reached ? `\u2713 ${task.done}` : task.task,
+    ...(task.answer && !reached ? [make("button", { type: "button", onclick: answer }, "Show me")] : []));
 }
 function introduce() {
   const { n_layers, n_heads, d_model } = RUN.config.model, { src, tgt } = RUN.config.data ?? {};
-  const language = code => { try { return new Intl.DisplayNames("en", { type: "language" }).of(code); } catch { return code; } };
-  $("about").textContent = `a Transformer while it translates: \u201c${RUN.name}\u201d, ${src && tgt ? `${language(src)} to ${language(tgt)}, ` : ""}${n_layers} layers of ${n_heads} heads, ${d_model} wide`;
-  $("presets").replaceChildren(...RUN.presets.map(preset => make("button", { type: "button", onclick: () => begin(preset) }, preset.title)));
+  const language = code => {
+    try { return new Intl.DisplayNames("en", { type: "language" }).of(code); } catch { return code; }
+  };
+  const languages = src && tgt ? `${language(src)} to ${language(tgt)}, ` : "";
+  $("about").textContent = `a Transformer while it translates: \u201c${RUN.name}\u201d, ${languages}`
+    + `${n_layers} layers of ${n_heads} heads, ${d_model} wide`;
+  $("presets").replaceChildren(...RUN.presets.map(preset =>
+    make("button", { type: "button", onclick: () => begin(preset) }, preset.title)));
   buildGrids();
 }
 async function opened(files) {
@@ -491,14 +648,21 @@ async function opened(files) {
   introduce();
 }
 async function openFolder({ target: { files } }) {
-  const find = names => [...files].find(file => names.includes(file.name)), read = file => file?.arrayBuffer(), config = find(["config.json"]);
-  const vocabulary = find(["vocabulary.model", "vocabulary.json"]), source = find(["src_vocabulary.model", "src_vocabulary.json"]), weights = find(["averaged.safetensors"]);
-  if (!config || !vocabulary || !weights) return say("Not a run's folder: it needs config.json, averaged.safetensors and a vocabulary.");
+  const find = names => [...files].find(file => names.includes(file.name)), read = file => file?.arrayBuffer(),
+    config = find(["config.json"]);
+  const vocabulary = find(["vocabulary.model", "vocabulary.json"]),
+    source = find(["src_vocabulary.model", "src_vocabulary.json"]), weights = find(["averaged.safetensors"]);
+  if (!config || !vocabulary
+    || !weights) return say("Not a run's folder: it needs config.json, averaged.safetensors and a vocabulary.");
   const before = RUN;
   try {
-    const parts = JSON.parse(await config.text()), named = async file => file && { name: file.name, content: await read(file) };
-    RUN = { ...RUN, name: config.webkitRelativePath.split("/").at(-2) || "run", config: parts, averages: false, presets: RUN.presets.map(({ title, text, task }) => ({ title, text, task })) };
-    await opened({ vocabulary: await named(vocabulary), sourceVocabulary: await named(source), weights: await read(weights), averages: null });
+    const parts = JSON.parse(await config.text()), named = async file => file && { name: file.name,
+      content: await read(file) };
+    const name = config.webkitRelativePath.split("/").at(-2) || "run";
+    RUN = { ...RUN, name, path: name, config: parts, averages: false,
+      presets: RUN.presets.map(({ title, text, task }) => ({ title, text, task })) };
+    await opened({ vocabulary: await named(vocabulary), sourceVocabulary: await named(source),
+      weights: await read(weights), averages: null });
     Object.assign(state, { heads: {}, edges: [], edge: null, word: null, chosen: null });
     past.length = future.length = 0;
     await update();
@@ -510,10 +674,13 @@ async function start() {
   $("form").addEventListener("submit", event => { event.preventDefault(); setText($("text").value.trim()); });
   $("beams").addEventListener("change", () => { state.beams = +$("beams").value; update(); });
   $("hold").addEventListener("change", () => { state.hold = $("hold").checked; update(); });
-  for (const name of ["relative", "above"]) $(name).addEventListener("change", () => { state[name] = $(name).checked; writeAddress(); renderGrids(); renderHead(); });
-  $("cut").addEventListener("click", () => setEdge(...state.edge, fateOf(...state.edge) === undefined ? null : undefined));
+  for (const name of ["relative", "above"]) $(name)
+    .addEventListener("change", () => { state[name] = $(name).checked; writeAddress(); renderGrids(); renderHead(); });
+  $("cut").addEventListener("click",
+    () => setEdge(...state.edge, fateOf(...state.edge) === undefined ? null : undefined));
   $("to").addEventListener("change", () => setEdge(...state.edge, $("to").value === "" ? undefined : +$("to").value));
-  $("every").addEventListener("change", () => { state.every = $("every").checked; const fate = fateOf(...state.edge); if (fate !== undefined) setEdge(...state.edge, fate); });
+  $("every").addEventListener("change", () => { state.every = $("every").checked; const fate = fateOf(...state.edge);
+    if (fate !== undefined) setEdge(...state.edge, fate); });
   $("undo").addEventListener("click", () => travel(past, future));
   $("redo").addEventListener("click", () => travel(future, past));
   $("clear").addEventListener("click", () => change(() => Object.assign(state, { heads: {}, edges: [], edge: null })));
@@ -524,22 +691,29 @@ async function start() {
   $("link").addEventListener("click", () => copy(location.href.split("#")[0] + address(), $("link")));
   $("copy").addEventListener("click", () => copy(python(), $("copy")));
   $("folder").addEventListener("change", openFolder);
-  document.querySelectorAll("[data-take]").forEach(button => button.addEventListener("click", TAKE[button.dataset.take]));
+  document.querySelectorAll("[data-take]")
+    .forEach(button => button.addEventListener("click", TAKE[button.dataset.take]));
   $("switch").addEventListener("keydown", event => {
     const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key], hows = ["on", "zero", "mean"];
-    if (step) { event.preventDefault(); setHead(state.chosen, hows[(hows.indexOf(state.heads[state.chosen] ?? "on") + step + 3) % 3]); $("switch").querySelector("[aria-checked=true]")?.focus(); }
+    if (step) { event.preventDefault();
+      setHead(state.chosen, hows[(hows.indexOf(state.heads[state.chosen] ?? "on") + step + 3) % 3]);
+      $("switch").querySelector("[aria-checked=true]")?.focus(); }
   });
   addEventListener("keydown", event => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && event.target.id !== "text") { event.preventDefault(); event.shiftKey ? travel(future, past) : travel(past, future); }
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && event.target.id !== "text") {
+      event.preventDefault(); event.shiftKey ? travel(future, past) : travel(past, future); }
   });
-  addEventListener("hashchange", () => { if (location.hash !== address() && readAddress()) { $("text").value = state.text; update(); } });
+  addEventListener("hashchange",
+    () => { if (location.hash !== address() && readAddress()) { $("text").value = state.text; update(); } });
   addEventListener("resize", () => shown && renderHead());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && render());
   pointAtFigure();
   say("Loading the model \u2026");
   const named = (id, name) => name && { name, content: bytes(id) };
   try {
-    await opened({ vocabulary: named("vocabulary", RUN.vocabulary), sourceVocabulary: named("source-vocabulary", RUN.sourceVocabulary), weights: bytes("weights"), averages: RUN.averages });
+    await opened({ vocabulary: named("vocabulary", RUN.vocabulary),
+      sourceVocabulary: named("source-vocabulary", RUN.sourceVocabulary), weights: bytes("weights"),
+      averages: RUN.averages });
   } catch (error) { return say(error.message); }
   if (!readAddress()) begin(RUN.presets[0] ?? { text: RUN.sentences[0] ?? "" }, false);
   $("text").value = state.text;

@@ -4,7 +4,8 @@ const PAD = 0, UNKNOWN = 1, START = 2, END = 3, WORD_START = "\u2581", UNKNOWN_M
 
 // Python's white space: U+001C to U+001F and U+0085 belong to it, U+FEFF does not.
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-const SPACES = new RegExp(`[\u2581${SPACE}]+`), ENDS = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g"), UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
+const SPACES = new RegExp(`[\u2581${SPACE}]+`), ENDS = new RegExp(`^[${SPACE}]+|[${SPACE}]+$`, "g"),
+  UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 const spelled = text => text.replaceAll(WORD_START, " ").replace(ENDS, "");
 const NORMALISERS = { // the run's `normaliser`
   none: text => text,
@@ -132,7 +133,8 @@ class WordPieces extends Vocabulary {
     const ids = [];
     for (const word of this.words(text)) {
       // a punctuation mark is a word by itself; "_" and "-" are, and so is all ASCII that is no letter, digit or space
-      for (const part of (WORD_START + word).match(/[!-/:-@[-`{-~\p{P}]|[^!-/:-@[-`{-~\p{P}]+/gu)) ids.push(...this.cut(part));
+      for (const part of (WORD_START + word)
+        .match(/[!-/:-@[-`{-~\p{P}]|[^!-/:-@[-`{-~\p{P}]+/gu)) ids.push(...this.cut(part));
     }
     return ids;
   }
