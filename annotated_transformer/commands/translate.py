@@ -14,12 +14,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from ..corpus.corpora import composed
 from ..corpus.grammar import english_words
 from ..decoding import translation
 from ..decoding.search import SearchConfig
+from ..engine.kernels import Precision
 from ..tools.files import InputError, needs
 from ..model.symbols import UNKNOWN
 from ..tools.options import say
@@ -158,7 +158,9 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
     return "".join(made).encode("utf-8")
 
 
-def translated(translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options) -> Callable:
+def translated(
+    translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options
+) -> Callable:
     "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         count, refused = check_lines(translator, texts, first, name, strict)
@@ -221,7 +223,7 @@ def translate(
     beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
     prefix: str | None = None, max_length: int | None = None,
     sample: bool = False, temperature: float = 1.0, seed: int = 0, strict: bool = False,
-    batch_tokens: int = 2000, precision: Literal["float32", "bfloat16", "int8"] = "float32",
+    batch_tokens: int = 2000, precision: Precision = "float16",
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
@@ -251,8 +253,9 @@ def translate(
         temperature: of the draws: below 1, likely tokens become likelier
         seed: of the draws
         strict: what a warning would name, such as a character that the vocabulary lacks, is an error
-        batch_tokens: symbols of the sentences that are searched together (less: less memory)
-        precision: of the products with the model's matrices: fewer bits are faster where the processor has instructions for them
+        batch_tokens: tokens of the sentences that are searched together (less: less memory)
+        precision: the least of the products with the model's matrices: float16 rounds weights alone, int8 is
+          faster and changes some translations
     """
     search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
                           sample=sample, temperature=temperature, seed=seed)

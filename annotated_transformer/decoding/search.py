@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NEVER', 'LIMITS', 'length_penalty', 'plain_beam_search', 'SearchConfig', 'search_config', 'Hypothesis',
-           'longest_outputs', 'forced_symbols', 'choices', 'Prefixes', 'start', 'write', 'to_hypothesis', 'greedy',
-           'sample', 'Tree', 'Beams', 'largest', 'extend', 'Constraint', 'search', 'grow', 'beam_search', 'Ensemble',
+           'longest_outputs', 'forced_symbols', 'choices', 'Prefixes', 'start', 'in_place', 'write', 'to_hypothesis',
+           'greedy', 'sample', 'Tree', 'Beams', 'largest', 'Constraint', 'search', 'grow', 'beam_search', 'Ensemble',
            'mean_probability', 'States']
 
 # %% ../../nbs/decoding/search.ipynb #578cbdbc
@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from ..tools.files import InputError
 from ..engine.kinds import most_positions
-from ..engine.fast import fast, sum_dtype
+from ..engine.fast import FastTransformer, fast, sum_dtype
+from ..engine.kv_cache import DecoderState
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer
 
@@ -60,8 +61,15 @@ def plain_beam_search(
     return [(score, [i for i in ids if i not in (START, END)]) for score, ids in best_first]
 
 # %% ../../nbs/decoding/search.ipynb #5ea4c4c0
-LIMITS = {"beam_size": (Integral, 1, 1000), "alpha": (Real, 0, 10), "extra": (Integral, -10_000, 10_000), "max_length": (Integral, 1, 100_000),
-          "n_best": (Integral, 1, 1000), "temperature": (Real, 1e-9, 1000), "seed": (Integral, 0, 2**63 - 1)}
+LIMITS = {
+    "beam_size": (Integral, 1, 1000),
+    "alpha": (Real, 0, 10),
+    "extra": (Integral, -10_000, 10_000),
+    "max_length": (Integral, 1, 100_000),
+    "n_best": (Integral, 1, 1000),
+    "temperature": (Real, 1e-9, 1000),
+    "seed": (Integral, 0, 2**63 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,9 @@ class SearchConfig:
 def search_config(config: SearchConfig | None = None, /, **changes) -> SearchConfig:
     "`config` (or the default) with `changes`. Raises InputError for an option that does not exist."
     if unknown := sorted({*changes} - {field.name for field in fields(SearchConfig)}):
-        raise InputError(f"{unknown[0]}: no option of a search: there are {', '.join(f.name for f in fields(SearchConfig))}")
+        raise InputError(
+            f"{unknown[0]}: no option of a search: there are {', '.join(f.name for f in fields(SearchConfig))}"
+        )
     if config is not None and not isinstance(config, SearchConfig):
         raise InputError(f"{config!r:.40}: give a SearchConfig, or its fields by their names: beam_size=4, alpha=0.6")
     return replace(config or SearchConfig(), **changes)
@@ -158,7 +168,7 @@ def choices(
     They are those of the model's whole softmax, not renormalised over what may be chosen.
     """
     logs = logits.log_softmax(-1)
-    logs[..., NEVER] = -torch.inf
+    logs[..., : len(NEVER)] = -torch.inf  # these come first
     if forced is not None and forced.any():
         others = torch.arange(logs.size(-1), device=logs.device) != forced[:, None]
         logs = logs.masked_fill((others & (forced != PAD)[:, None])[:, None], -torch.inf)
@@ -189,7 +199,17 @@ class Prefixes:
 def start(model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
     "The initial state of a search with any model, by the model's own `start` if it has one."
     model = fast(model)
+    if isinstance(model, FastTransformer):
+        return DecoderState(model, src)
     return model.start(src) if hasattr(model, "start") else Prefixes(model, src)
+
+
+def in_place(rows: Int[np.ndarray, " kept"]) -> Int[np.ndarray, " kept"]:
+    "The rows that go on, each where it stood if that is possible: then few have to be moved."
+    n = len(rows)
+    order = np.arange(n)
+    order[np.setdiff1d(order, rows)] = rows[rows >= n]
+    return order
 
 # %% ../../nbs/decoding/search.ipynb #d5fccc4c
 @torch.inference_mode()
@@ -216,6 +236,7 @@ def write(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable
         if not len(rows):
             break
         if len(rows) < len(sentence):
+            rows = torch.from_numpy(in_place(rows.cpu().numpy())).to(device)
             sentence, newest = sentence[rows], newest[rows]
             state.keep(rows)
             if constraint:
@@ -230,15 +251,20 @@ def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hy
     return Hypothesis(ids[ids != END].tolist(), total / penalty, total, logs)
 
 # %% ../../nbs/decoding/search.ipynb #16ac3643
-def greedy(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options) -> list[Hypothesis]:
-    """The likeliest token at each step. `src` has padded sources, each with its end symbol; `options` are fields of `SearchConfig`.
+def greedy(
+    model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options
+) -> list[Hypothesis]:
+    """The likeliest token at each step. `src` has padded sources, each with its end symbol; `options` are fields of
+    `SearchConfig`.
 
     The model must be in evaluation mode.
     """
     return write(model, src, lambda logs: logs.argmax(-1), search_config(config, **options))
 
 # %% ../../nbs/decoding/search.ipynb #40b6a746
-def sample(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options) -> list[Hypothesis]:
+def sample(
+    model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options
+) -> list[Hypothesis]:
     "Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1."
     config = search_config(config, **options)
     generator = torch.Generator(model.embedding.weight.device).manual_seed(config.seed)
@@ -288,40 +314,49 @@ class Tree:
 class Beams:
     "The beams of the sentences still being searched: a row for each sentence, a column for each place."
 
-    def __init__(self, limits: Int[Tensor, " sentence"], beam_size: int, n_best: int, alpha: float):
-        n, on = len(limits), {"device": limits.device}
-        exact = on | {"dtype": sum_dtype(limits.device)}
-        self.sentence, self.limits, self.alpha, self.length = torch.arange(n, **on), limits, alpha, 0
-        self.kindest = length_penalty(limits.to(exact["dtype"]), alpha)
-        self.symbol = torch.full((n, 1), START, **on)
-        self.total = torch.zeros(n, 1, **exact)  # log-probability of a hypothesis
-        self.best = torch.full((n, n_best), -torch.inf, **exact)  # finished scores
-        self.free = torch.full((n, 1), beam_size, **on)  # each finished hypothesis keeps a place
+    def __init__(self, limits: Int[np.ndarray, " sentence"], config: SearchConfig):
+        n = len(limits)
+        self.sentence, self.limits, self.config, self.length = np.arange(n), limits, config, 0
+        self.largest_penalty = length_penalty(limits.astype(float), config.alpha)
+        self.symbol = np.full((n, 1), START)
+        self.total = np.zeros((n, 1))  # log-probability of a hypothesis
+        self.best = np.full((n, config.n_best), -np.inf)  # finished scores
+        self.free = np.full((n, 1), config.beam_size)  # each finished hypothesis keeps a place
 
     def advance(
-        self, logs: Float[Tensor, "sentence place vocab_size"], beam_size: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step.
+        self, logs: Float[np.ndarray, "sentence place k"], symbols: Int[np.ndarray, "sentence place k"]
+    ) -> tuple[np.ndarray, ...]:
+        """One step, from the likeliest extensions of each place.
 
         Returns each new place's parent, log-probability, and whether it has ended, all [sentence, beam].
         """
-        self.symbol, parent, total = extend(logs, self.total, beam_size)
+        n, size = len(logs), self.config.beam_size
+        totals, symbols = (self.total[:, :, None] + logs).reshape(n, -1), symbols.reshape(n, -1)
+        if (missing := size - totals.shape[1]) > 0:  # a tiny vocabulary at the first step
+            totals, symbols = (
+                np.pad(x, ((0, 0), (0, missing)), constant_values=value)
+                for x, value in ((totals, -np.inf), (symbols, END))
+            )
+        order = np.argsort(-totals, 1, kind="stable")[:, :size]
+        total, self.symbol = np.take_along_axis(totals, order, 1), np.take_along_axis(symbols, order, 1)
+        parent = np.minimum(order // logs.shape[2], logs.shape[1] - 1)
         self.length += 1
-        total = total.masked_fill(torch.arange(beam_size, device=total.device) >= self.free, -torch.inf)
-        ended = ((self.symbol == END) | (self.length == self.limits)[:, None]) & (total > -torch.inf)
-        self.free = self.free - ended.sum(1, keepdim=True)
-        scores = (total / length_penalty(self.length, self.alpha)).masked_fill(~ended, -torch.inf)
-        self.best = torch.cat((self.best, scores), 1).topk(self.best.size(1)).values
-        self.total = total.masked_fill(ended, -torch.inf)
+        total[np.arange(size) >= self.free] = -np.inf
+        ended = ((self.symbol == END) | (self.length == self.limits)[:, None]) & (total > -np.inf)
+        if ended.any():
+            self.free = self.free - ended.sum(1, keepdims=True)
+            scores = np.where(ended, total / length_penalty(self.length, self.config.alpha), -np.inf)
+            self.best = -np.sort(-np.concatenate((self.best, scores), 1), 1)[:, : self.config.n_best]
+        self.total = np.where(ended, -np.inf, total)
         return parent, total, ended
 
-    def undecided(self, early: bool) -> Int[Tensor, " rows"]:
+    def undecided(self) -> Int[np.ndarray, " rows"]:
         "The rows where an open hypothesis may still win; without `early`, all rows that have an open one."
-        hope = self.total.amax(1) / self.kindest
-        return (hope > (self.best[:, -1] if early else -torch.inf)).nonzero()[:, 0]
+        hope = self.total.max(1) / self.largest_penalty
+        return np.flatnonzero(hope > (self.best[:, -1] if self.config.early else -np.inf))
 
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        for name in ("sentence", "limits", "kindest", "symbol", "total", "best", "free"):
+    def keep(self, rows: Int[np.ndarray, " rows"]) -> None:
+        for name in ("sentence", "limits", "largest_penalty", "symbol", "total", "best", "free"):
             setattr(self, name, getattr(self, name)[rows])
 
 # %% ../../nbs/decoding/search.ipynb #c5c39e89
@@ -335,25 +370,11 @@ def largest(
         return x.topk(k)
     whole = x[..., : blocks * block].unflatten(-1, (blocks, block))
     chosen = whole.amax(-1).topk(k, sorted=False).indices
-    values = torch.cat((whole.take_along_dim(chosen[..., None], -2).flatten(-2), x[..., blocks * block :]), -1)
-    inside = (chosen[..., None] * block + torch.arange(block, device=x.device)).flatten(-2)
-    beyond = torch.arange(blocks * block, x.size(-1), device=x.device).expand(*x.shape[:-1], -1)
-    places = torch.cat((inside, beyond), -1)
-    values, index = values.topk(k)
-    return values, places.gather(-1, index)
-
-# %% ../../nbs/decoding/search.ipynb #64924d66
-def extend(
-    logs: Float[Tensor, "sentence place vocab_size"], total: Float[Tensor, "sentence place"], beam_size: int
-) -> tuple[Int[Tensor, "sentence beam"], Int[Tensor, "sentence beam"], Float[Tensor, "sentence beam"]]:
-    "The likeliest hypotheses after this step: newest symbols, places they came from, log-probabilities."
-    best, symbol = largest(logs, min(beam_size, logs.size(-1)))
-    totals = (total[:, :, None] + best).flatten(1)
-    missing = max(0, beam_size - totals.size(1))  # a tiny vocabulary at the first step
-    totals = F.pad(totals, (0, missing), value=-torch.inf)
-    symbols = F.pad(symbol.flatten(1), (0, missing), value=END)
-    total, index = totals.topk(beam_size)
-    return symbols.gather(1, index), (index // best.size(-1)).clamp(max=best.size(1) - 1), total
+    few = torch.cat((whole.take_along_dim(chosen[..., None], -2).flatten(-2), x[..., blocks * block :]), -1)
+    values, index = few.topk(k)
+    which = index // block  # of the chosen blocks; k: what is left over behind them
+    first = torch.cat((chosen * block, torch.full_like(chosen[..., :1], blocks * block)), -1)
+    return values, first.gather(-1, which) + index % block
 
 # %% ../../nbs/decoding/search.ipynb #ccdee540
 class Constraint:
@@ -379,38 +400,43 @@ class Constraint:
 @torch.inference_mode()
 def search(model: Transformer, src: Int[Tensor, "sentence src"], config: SearchConfig | None = None, **options) -> Tree:
     "The `Tree` from which `beam_search` takes its results; same arguments, same errors."
-    config = search_config(config, **options)
-    state, limits = start(model, src), longest_outputs(model, src, config).to(model.embedding.weight.device)
-    forced, beams, history = forced_symbols(config.prefix, limits), Beams(limits, config.beam_size, config.n_best, config.alpha), []
+    config, device = search_config(config, **options), model.embedding.weight.device
+    state, limits = start(model, src), longest_outputs(model, src, config)
     constraint = config.constraint
-    rules = constraint.start(src.to(limits.device)) if constraint else None
-    while len(rows := beams.undecided(config.early)):
+    rules = constraint.start(src.to(device)) if constraint else None
+    forced, beams, history = forced_symbols(config.prefix, limits).to(device), Beams(limits.cpu().numpy(), config), []
+    while len(rows := beams.undecided()):
         if len(rows) < len(beams.sentence):
-            beams.keep(rows), state.keep(rows)
-            if constraint:
-                rules.keep_rows(rows)
+            beams.keep(rows := in_place(rows))
+            for kept in (state.keep, *([rules.keep_rows] if constraint else [])):
+                kept(torch.from_numpy(rows))
         wanted = forced[beams.sentence, beams.length] if beams.length < forced.size(1) else None
-        logs = choices(state.step(beams.symbol), wanted)
+        logs = choices(state.step(torch.from_numpy(beams.symbol).to(device)), wanted)
         logs = constraint.weigh(logs, rules) if constraint else logs
-        parent, total, ended = beams.advance(logs, config.beam_size)
+        best, symbols = largest(logs, min(config.beam_size, logs.size(-1)))
+        parent, total, ended = beams.advance(
+            best.float().cpu().numpy() if best.dtype.itemsize < 4 else best.cpu().numpy(), symbols.cpu().numpy()
+        )
         history.append((beams.sentence, beams.symbol, parent, total, ended))
-        state.follow(parent)
+        state.follow(torch.from_numpy(parent).to(device))
         if constraint:
-            rules = constraint.advance(rules, parent, beams.symbol)
+            rules = constraint.advance(rules, *(torch.from_numpy(x).to(device) for x in (parent, beams.symbol)))
     return grow(history, len(src), config.beam_size)
 
 # %% ../../nbs/decoding/search.ipynb #6b588d17
-def grow(history: list[tuple[Tensor, ...]], sentences: int, beam_size: int) -> Tree:
+def grow(history: list[tuple[np.ndarray, ...]], sentences: int, beam_size: int) -> Tree:
     "The `Tree` of a search's steps, each its open sentences and their symbols, parents, totals and ends."
     shape = len(history), sentences, beam_size
     tree = Tree(np.full(shape, PAD), np.zeros(shape, int), np.full(shape, -np.inf), np.zeros(shape, bool))
     for step, (rows, *parts) in enumerate(history):
         for array, part in zip((tree.symbol, tree.parent, tree.total, tree.ended), parts):
-            array[step, rows.cpu().numpy()] = part.cpu().numpy()
+            array[step, rows] = part
     return tree
 
 # %% ../../nbs/decoding/search.ipynb #9af230eb
-def beam_search(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options) -> list[list[Hypothesis]]:
+def beam_search(
+    model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None, **options
+) -> list[list[Hypothesis]]:
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, input length + 50).
 
     `src` has padded sources, each with its end symbol; `options` are fields of `SearchConfig`. The model must be in

@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['CONTROL', 'SENTENCE', 'Attention', 'Translation', 'cut', 'Beginning', 'beginning', 'beginnings', 'in_bytes',
-           'Completion', 'with_beginnings', 'batches', 'padded', 'progress_bar', 'Translator', 'text_of', 'described',
-           'attention_of', 'is_far_larger', 'load', 'ensemble', 'Evaluation', 'evaluate', 'reference_losses',
-           'target_probabilities', 'write_sentences']
+           'Completion', 'side_by_side', 'with_beginnings', 'batches', 'padded', 'progress_bar', 'Translator',
+           'text_of', 'described', 'attention_of', 'is_far_larger', 'load', 'ensemble', 'Evaluation', 'evaluate',
+           'reference_losses', 'target_probabilities', 'write_sentences']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral
@@ -31,13 +32,23 @@ from ..engine.kinds import most_positions
 from ..model.attention import recording
 from ..corpus.batching import Batch, batch_indices, pad
 from ..tools.files import InputError, counted, writing
-from .search import NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config
+from annotated_transformer.decoding.search import (
+    NEVER,
+    Constraint,
+    Ensemble,
+    Hypothesis,
+    SearchConfig,
+    beam_search,
+    sample,
+    search_config,
+)
 from ..engine.fast import plain
+from ..engine.kernels import Precision
+from ..engine.kv_cache import prepare
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer
 from ..training.regularization import Quality, measure, quality
 from ..training.runs import Run, find_run
-from ..engine.rounding import round_products
 from .scores import Score, Tokenizer, score, word_perplexity
 from ..tools.processes import training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
@@ -97,13 +108,23 @@ def beginning(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Beginning:
             raise InputError(f"prefix {prefix!r:.80}: the vocabulary lacks some of its characters: leave them out")
         *words, last = prefix.split() or [""]
         whole = not last or prefix[-1].isspace()
-        return Beginning(vocabulary.encode(prefix)) if whole else Beginning(vocabulary.encode(" ".join(words)), WORD_START + last)
-    if not isinstance(prefix, Sequence) or any(not isinstance(i, Integral) or not UNKNOWN < i < len(vocabulary) or i in NEVER + [END] for i in prefix):
-        raise InputError(f"prefix {prefix!r:.80}: give text, or ids of ordinary tokens, from 4 to {len(vocabulary) - 1}")
+        return (
+            Beginning(vocabulary.encode(prefix))
+            if whole
+            else Beginning(vocabulary.encode(" ".join(words)), WORD_START + last)
+        )
+    if not isinstance(prefix, Sequence) or any(
+        not isinstance(i, Integral) or not UNKNOWN < i < len(vocabulary) or i in NEVER + [END] for i in prefix
+    ):
+        raise InputError(
+            f"prefix {prefix!r:.80}: give text, or ids of ordinary tokens, from 4 to {len(vocabulary) - 1}"
+        )
     return Beginning([int(i) for i in prefix])
 
 
-def beginnings(config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary, most: float = math.inf) -> list[Beginning]:
+def beginnings(
+    config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary, most: float = math.inf
+) -> list[Beginning]:
     "The prefix of each source. Raises InputError where it does not fit them, or has other ids."
     if not isinstance(config.prefix, (str, list, tuple)):
         raise InputError(f"prefix {config.prefix!r:.80}: give a text for all lines, or a text or ids for each")
@@ -150,28 +171,60 @@ class Completion(Constraint):
     def agrees(self, rest: str) -> Bool[Tensor, " vocab_size"]:
         "The tokens that write a part of `rest`, or all of it and more."
         if rest not in self.known:
-            self.known[rest] = torch.tensor([i > END and (rest.startswith(p) or p.startswith(rest)) for i, p in enumerate(self.pieces)])
+            self.known[rest] = torch.tensor(
+                [i > END and (rest.startswith(p) or p.startswith(rest)) for i, p in enumerate(self.pieces)]
+            )
         return self.known[rest]
 
-    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"], state: State) -> Float[Tensor, "sentence place vocab_size"]:
+    def weigh(
+        self, logs: Float[Tensor, "sentence place vocab_size"], state: State
+    ) -> Float[Tensor, "sentence place vocab_size"]:
         for row, wait, rests in zip(logs, state.wait, state.rest):
             for place, rest in enumerate(rests):
                 if rest and not wait:
                     row[place].masked_fill_(~self.agrees(rest).to(row.device), -torch.inf)
         return logs
 
-    def advance(self, state: State, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]) -> State:
+    def advance(
+        self, state: State, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]
+    ) -> State:
         rest = [[old[p] if wait else old[p][len(self.pieces[s]):] for p, s in zip(parents, symbols)]
                 for old, wait, parents, symbols in zip(state.rest, state.wait, parent.tolist(), symbol.tolist())]
         return self.State(rest, [max(0, wait - 1) for wait in state.wait])
 
+# %% ../../nbs/decoding/translation.ipynb #3d0f7a11
+def side_by_side(
+    work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device, workers: int | None = None
+) -> Iterator[list]:
+    """What `work` makes of each part, in order; `workers` of them at a time, by default one for each thread of a
+    processor.
+    """
+    threads = torch.get_num_threads()
+    workers = min(len(parts), workers or (threads if device.type == "cpu" else 1))
+    if workers <= 1:
+        yield from map(work, parts)
+        return
+    share = max(1, threads // workers)
+    torch.set_num_threads(share)
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,))
+    try:
+        yield from pool.map(work, parts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
 # %% ../../nbs/decoding/translation.ipynb #860bb82c
 def with_beginnings(config: SearchConfig, beginnings: Sequence[Beginning], vocabulary: Vocabulary) -> SearchConfig:
-    "The search of some sentences that must begin so. Under a constraint of the caller's the pieces of a text are forced."
+    """The search of some sentences that must begin so.
+
+    Under a constraint of the caller's the pieces of a text are forced.
+    """
     if config.constraint:
         return replace(config, prefix=[b.ids + vocabulary.encode(b.text) for b in beginnings])
     open_word = any(b.text for b in beginnings)
-    return replace(config, prefix=[b.ids for b in beginnings], constraint=Completion(vocabulary, beginnings) if open_word else None)
+    return replace(
+        config, prefix=[b.ids for b in beginnings], constraint=Completion(vocabulary, beginnings) if open_word else None
+    )
 
 
 def batches(src: list[list[int]], tgt: list[list[int]], tokens: int) -> list[np.ndarray]:
@@ -203,11 +256,14 @@ class Translator:
     `trained_tokens` is the length of the longest source in training, with its end symbol (`max_tokens` if the
     run does not say). Beyond it, translations are a guess. A source of more than `max_tokens` symbols (1,024,
     or the model's learned positions, if fewer) is cut, with a warning: the search would take minutes and lead
-    nowhere.
+    nowhere. A Transformer's searches compute its products in `precision`, by the kernels that are fastest here.
     """
 
-    def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None):
+    def __init__(
+        self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None, precision: Precision = "float32"
+    ):
         self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
+        prepare(self.model, precision)
         self.max_tokens = min(1024, most_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
@@ -228,28 +284,46 @@ class Translator:
         vocabulary = self.vocabulary.source if side == "src" else self.vocabulary
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
-    def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 2000, progress=False,
-               first_line: int = 1, **options) -> list[list[Hypothesis]]:
+    def search(
+        self,
+        lines: Sequence[str],
+        config: SearchConfig | None = None,
+        *,
+        batch_tokens: int = 2000,
+        progress=False,
+        first_line: int = 1,
+        workers: int | None = None,
+        **options,
+    ) -> list[list[Hypothesis]]:
         """The hypotheses of each line, in order; sentences of similar lengths are searched together.
 
         An empty line has a single, empty hypothesis. `progress` shows a bar, or is a tqdm bar to advance by one
         per line. The prefix of `config` is a text that all outputs begin with, or a text or ids for each line.
-        Warnings count lines from `first_line`. `options` are fields of `SearchConfig`.
+        Warnings count lines from `first_line`. `workers` batches are searched at once, each on its share of the threads
+        (by default on a processor: one for each thread). `options` are fields of `SearchConfig`.
         """
         config = search_config(config, **options)
         encoded = cut(self.encode(lines), self.max_tokens, first_line)
-        prefixes = None if config.prefix is None else beginnings(config, encoded, self.vocabulary, most_positions(self.model.config))
+        prefixes = (
+            None
+            if config.prefix is None
+            else beginnings(config, encoded, self.vocabulary, most_positions(self.model.config))
+        )
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
         sought = np.array([i for i, ids in enumerate(encoded) if len(ids) > 1], dtype=np.int64)
         sources = [encoded[i] for i in sought]
+
+        def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
+            this = replace(config, seed=(config.seed + int(rows[0])) % 2**63)
+            if prefixes:
+                this = with_beginnings(this, [prefixes[i] for i in rows], self.vocabulary)
+            return self.decode(padded(encoded, rows), this)
+
+        parts = [sought[batch] for batch in reversed(batches(sources, sources, batch_tokens))]
         with progress_bar(progress, len(lines), "sentences", "translating") as bar:
             bar.update(len(lines) - len(sought))
-            for batch in reversed(batches(sources, sources, batch_tokens)):
-                rows = sought[batch]
-                this = replace(config, seed=(config.seed + int(rows[0])) % 2**63)
-                if prefixes:
-                    this = with_beginnings(this, [prefixes[i] for i in rows], self.vocabulary)
-                for i, hypotheses in zip(rows, self.decode(padded(encoded, rows), this)):
+            for rows, several in zip(parts, side_by_side(searched, parts, self.device, workers)):
+                for i, hypotheses in zip(rows, several):
                     found[i] = hypotheses
                 bar.update(len(rows))
         return found
@@ -262,12 +336,16 @@ class Translator:
         drawn = sample(self.model, src.repeat_interleave(n, 0), config, prefix=prefix)
         return [sorted(drawn[i : i + n], key=lambda h: -h.score) for i in range(0, len(drawn), n)]
 
-    def n_best(self, lines: Sequence[str], n: int = 4, config: SearchConfig | None = None, **options) -> list[list[Translation]]:
+    def n_best(
+        self, lines: Sequence[str], n: int = 4, config: SearchConfig | None = None, **options
+    ) -> list[list[Translation]]:
         """The `n` best translations of each line with their scores; `options` are those of `search`.
 
         No text comes twice (other pieces may spell the same), so they can be fewer.
         """
-        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line") if name in options}
+        work = {
+            name: options.pop(name) for name in ("batch_tokens", "progress", "first_line", "workers") if name in options
+        }
         config, found = search_config(config, n_best=n, **options), []
         everything = replace(config, n_best=config.beam_size) if n > 1 and not config.sample else config
         for hypotheses in self.search(lines, everything, **work):
@@ -295,7 +373,9 @@ class Translator:
         is faster.
         """
         if ahead < 1 or isinstance(lines, str):
-            raise InputError(f"ahead {ahead}: give 1 or more" if ahead < 1 else "one text, where lines are needed: give [text]")
+            raise InputError(
+                f"ahead {ahead}: give 1 or more" if ahead < 1 else "one text, where lines are needed: give [text]"
+            )
         lines = iter(lines)
         first_line = 1
         while chunk := list(islice(lines, ahead)):
@@ -342,7 +422,9 @@ class Translator:
                 progress: bool = False) -> Quality:
         "Perplexity per token and token accuracy on the references `tgt`. InputError as from `check_positions`."
         if len(src) != len(tgt) or not src:
-            raise InputError(f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed")
+            raise InputError(
+                f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed"
+            )
         self.check_positions(src, tgt)
         if isinstance(self.model, Ensemble):  # it has probabilities, and no softmax of its own
             sums = [(loss.sum().item(), int(right.sum()), int(real.sum()))
@@ -397,11 +479,11 @@ def is_far_larger(config: Any, weights: dict[str, Tensor]) -> bool:
             or math.prod(sizes[-2:]) > max(100 * stored, 10**8))
 
 
-def load(run: str | Path, precision: Literal["float32", "bfloat16", "int8"] = "float32") -> Translator:
+def load(run: str | Path, precision: Precision = "float32") -> Translator:
     """The `Translator` of a run directory, or of weights that ship with the package, by their name.
 
-    Its search computes matrix products in `precision`. Raises InputError where there is no such run, or its
-    files are damaged or do not belong together.
+    Its searches compute in `precision`: float16 is about as good and faster. Raises InputError where there is no such
+    run, or its files are damaged or do not belong together.
     """
     opened = find_run(run)
     vocabulary, weights, kind = opened.vocabulary(), opened.weights(), opened.config.get("kind", "transformer")
@@ -413,9 +495,7 @@ def load(run: str | Path, precision: Literal["float32", "bfloat16", "int8"] = "f
         model.load_state_dict(weights)
     except RuntimeError:
         raise wrong from None
-    model = model.to(training_device())
-    round_products(model, precision)
-    return Translator(model, vocabulary, opened)
+    return Translator(model.to(training_device()), vocabulary, opened, precision)
 
 # %% ../../nbs/decoding/translation.ipynb #556ff57b
 def ensemble(members: Sequence[Translator]) -> Translator:
@@ -467,9 +547,18 @@ class Evaluation(NamedTuple):
         return self.quality.accuracy
 
 # %% ../../nbs/decoding/translation.ipynb #00adbcb4
-def evaluate(translator: Translator, src: Sequence[str], references: Sequence[str], config: SearchConfig | None = None, *,
-             progress: bool = False, language: str | None = None, samples: int = 1000, tokenize: Tokenizer | None = None,
-             **options) -> Evaluation:
+def evaluate(
+    translator: Translator,
+    src: Sequence[str],
+    references: Sequence[str],
+    config: SearchConfig | None = None,
+    *,
+    progress: bool = False,
+    language: str | None = None,
+    samples: int = 1000,
+    tokenize: Tokenizer | None = None,
+    **options,
+) -> Evaluation:
     """Translate `src` and compare the result with `references`.
 
     `language` is that of the references (by default the run's), `samples` the number of bootstrap samples for
@@ -506,7 +595,9 @@ def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[s
                (target != PAD).cpu())
 
 # %% ../../nbs/decoding/translation.ipynb #61e0dd9d
-def target_probabilities(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> list[list[tuple[str, float]]]:
+def target_probabilities(
+    translator: Translator, src: Sequence[str], tgt: Sequence[str]
+) -> list[list[tuple[str, float]]]:
     "Of each given target: its symbols, the end included, with the log-probability of each. Checks as `measure` does."
     translator.check_positions(src, tgt)
     found = [[] for _ in tgt]

@@ -29,7 +29,8 @@ from torch import Tensor, nn
 from ..corpus.batching import Batch
 from ..tools.files import InputError
 from ..model.embedding import sinusoids
-from ..engine.fast import fast, keep_memory, product
+from ..engine.fast import fast, keep_memory
+from ..engine.kernels import product
 from ..model.symbols import END, PAD, START
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
@@ -39,8 +40,12 @@ from ..tools.records import add_record, make_record, run_program
 from ..training.loop import Objective, update
 
 # %% ../../nbs/experiments/benchmark.ipynb #d171a6f4
-def step_flops(config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]) -> int:
-    "Operations of the matrix products of a training step, forward and backward, on real tokens alone (end symbol counted)."
+def step_flops(
+    config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]
+) -> int:
+    """Operations of the matrix products of a training step, forward and backward, on real tokens alone (end
+    symbol counted).
+    """
     c, src, tgt = config.resolved(), np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
     attention, feed_forward = 2 * c.d_model * c.n_heads * (c.d_k + c.d_v), 2 * c.d_model * c.d_ff
     half = attention // 2  # of a cross attention: queries and outputs on one side, keys and values on the other
@@ -85,7 +90,9 @@ class TorchPeer(nn.Module):
         super().__init__()
         self.scale, self.dropout = c.d_model**0.5, nn.Dropout(c.dropout)
         self.embedding = nn.Embedding(c.vocab_size, c.d_model, padding_idx=PAD)
-        self.transformer = nn.Transformer(c.d_model, c.n_heads, c.n_layers, c.n_layers, c.d_ff, c.dropout, batch_first=True)
+        self.transformer = nn.Transformer(
+            c.d_model, c.n_heads, c.n_layers, c.n_layers, c.d_ff, c.dropout, batch_first=True
+        )
         for module in self.transformer.modules():  # its single rate would drop more than the paper does
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
@@ -104,15 +111,33 @@ class TorchPeer(nn.Module):
 
 # %% ../../nbs/experiments/benchmark.ipynb #f5d77e54
 def marian(c: TransformerConfig) -> nn.Module:
-    "Hugging Face's Marian in the same sizes, as a module from (src, tgt) to logits. Raises ImportError without `transformers`."
+    """Hugging Face's Marian in the same sizes, as a module from (src, tgt) to logits.
+
+    Raises ImportError without `transformers`.
+    """
     from transformers import MarianConfig, MarianMTModel
 
     sides = {f"{side}_{name}": value for side in ("encoder", "decoder")
              for name, value in (("layers", c.n_layers), ("attention_heads", c.n_heads), ("ffn_dim", c.d_ff))}
-    model = MarianMTModel(MarianConfig(
-        vocab_size=c.vocab_size, decoder_vocab_size=c.vocab_size, d_model=c.d_model, dropout=c.dropout, attention_dropout=0.0,
-        activation_dropout=0.0, activation_function="relu", scale_embedding=True, share_encoder_decoder_embeddings=True,
-        max_position_embeddings=512, pad_token_id=PAD, eos_token_id=END, decoder_start_token_id=START, use_cache=False, **sides))
+    model = MarianMTModel(
+        MarianConfig(
+            vocab_size=c.vocab_size,
+            decoder_vocab_size=c.vocab_size,
+            d_model=c.d_model,
+            dropout=c.dropout,
+            attention_dropout=0.0,
+            activation_dropout=0.0,
+            activation_function="relu",
+            scale_embedding=True,
+            share_encoder_decoder_embeddings=True,
+            max_position_embeddings=512,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            use_cache=False,
+            **sides,
+        )
+    )
 
     class Logits(nn.Module):
         def __init__(self):
@@ -120,7 +145,9 @@ def marian(c: TransformerConfig) -> nn.Module:
             self.model = model
 
         def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-            return self.model(input_ids=src, attention_mask=src != PAD, decoder_input_ids=tgt, decoder_attention_mask=tgt != PAD).logits
+            return self.model(
+                input_ids=src, attention_mask=src != PAD, decoder_input_ids=tgt, decoder_attention_mask=tgt != PAD
+            ).logits
 
     return Logits()
 
@@ -139,7 +166,9 @@ def peer_step(model: nn.Module, batch: Batch, autocast: bool, compile: bool) -> 
     def step() -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
             logits = forward(batch.src, batch.tgt[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), batch.tgt[:, 1:].flatten(), ignore_index=PAD, label_smoothing=0.1)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), batch.tgt[:, 1:].flatten(), ignore_index=PAD, label_smoothing=0.1
+            )
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -159,13 +188,20 @@ def peak_bytes() -> int | None:
 
 # %% ../../nbs/experiments/benchmark.ipynb #93363b33
 def measure_step(what: dict) -> dict:
-    "Seconds a step and peak memory of one contestant: the work of a process of its own. `what` has the keys of `plan`'s entries."
+    """Seconds a step and peak memory of one contestant: the work of a process of its own.
+
+    `what` has the keys of `plan`'s entries.
+    """
     if what["keep_memory"]:
         keep_memory()
     torch.manual_seed(0)
     config, batch = replace(BIG if what["model"] == "big" else BASE, vocab_size=37000), make_batch(*what["batch"])
     options = batch, what["autocast"], what["compile"]
-    step = ours(config, *options) if what["contestant"] == "ours" else peer_step(PEERS[what["contestant"]](config), *options)
+    step = (
+        ours(config, *options)
+        if what["contestant"] == "ours"
+        else peer_step(PEERS[what["contestant"]](config), *options)
+    )
     synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     seconds = []
     for i in range(2 + what["steps"]):
@@ -199,8 +235,20 @@ def plan(device: str, steps: int) -> list[dict]:
         return [{"contestant": name, "model": "base", "batch": shape, "keep_memory": keep,
                  "autocast": False, "compile": False, "steps": steps}
                 for shape in BATCHES.values() for keep in (False, True) for name in ("ours", *PEERS)]
-    return [{"contestant": name, "model": model, "batch": (900, 28, 0.97), "keep_memory": False, "autocast": True, "compile": compile,
-             "steps": steps} for compile in (False, True) for model in ("base", "big") for name in ("ours", "torch.nn.Transformer")]
+    return [
+        {
+            "contestant": name,
+            "model": model,
+            "batch": (900, 28, 0.97),
+            "keep_memory": False,
+            "autocast": True,
+            "compile": compile,
+            "steps": steps,
+        }
+        for compile in (False, True)
+        for model in ("base", "big")
+        for name in ("ours", "torch.nn.Transformer")
+    ]
 
 
 def in_process(what: dict, program: str = "benchmark") -> dict:
@@ -208,7 +256,9 @@ def in_process(what: dict, program: str = "benchmark") -> dict:
     command = [sys.executable, "-m", f"annotated_transformer.experiments.{program}", "--one", json.dumps(what)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
     if done.returncode:
-        raise InputError(f"{what['contestant']}: {(done.stderr.strip().splitlines() or ['it ended without a word'])[-1]}")
+        raise InputError(
+            f"{what['contestant']}: {(done.stderr.strip().splitlines() or ['it ended without a word'])[-1]}"
+        )
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -227,7 +277,9 @@ def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]
         print(f"{missing}: left out, `transformers` is not installed (pip install transformers)", file=sys.stderr)
     wanted = [what for what in wanted if installed(what["contestant"])]
     found: list[list[dict]] = [[] for _ in wanted]
-    limit = matrix_rate(torch.device(device), 8192 if device == "cuda" else 2048, torch.bfloat16 if device == "cuda" else torch.float32)
+    limit = matrix_rate(
+        torch.device(device), 8192 if device == "cuda" else 2048, torch.bfloat16 if device == "cuda" else torch.float32
+    )
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i]))
     return write_records(out, [record_of(what, results, limit, device) for what, results in zip(wanted, found)])
@@ -245,12 +297,25 @@ def record_of(what: dict, results: list[dict], limit: float, device: str) -> dic
     lengths = [(ids != PAD).sum(1).numpy() for ids in (batch.src, batch.tgt[:, 1:])]
     flops = step_flops(BIG if what["model"] == "big" else BASE, *lengths)
     short = {"torch.nn.Transformer": "torch"}.get(what["contestant"], what["contestant"].lower())
-    marks = [short, what["model"], "x".join(map(str, what["batch"][:2])), *[m for m in ("keep_memory", "compile") if what[m]], device]
+    marks = [
+        short,
+        what["model"],
+        "x".join(map(str, what["batch"][:2])),
+        *[m for m in ("keep_memory", "compile") if what[m]],
+        device,
+    ]
     metrics = {"step_seconds": seconds, "step_seconds_by_round": [r["seconds"] for r in results], "flops": flops,
                "peak_bytes": max((r["peak_bytes"] or 0) for r in results), "flops_per_second": flops / seconds,
                "limit_flops_per_second": limit, "tokens_per_second": sum(int(n.sum()) for n in lengths) / seconds}
-    return make_record("benchmark_" + "_".join(marks), "benchmark", data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
-                       config=what, seed=0, seconds=sum(r["seconds"] for r in results) * what["steps"], metrics=metrics)
+    return make_record(
+        "benchmark_" + "_".join(marks),
+        "benchmark",
+        data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
+        config=what,
+        seed=0,
+        seconds=sum(r["seconds"] for r in results) * what["steps"],
+        metrics=metrics,
+    )
 
 # %% ../../nbs/experiments/benchmark.ipynb #12ec8c4f
 def report(records: list[dict]) -> str:
@@ -260,16 +325,21 @@ def report(records: list[dict]) -> str:
     def key(record):
         return json.dumps([record["config"][k] for k in same])
 
-    peers = {key(r): r["metrics"]["step_seconds"] for r in records if r["config"]["contestant"] == "torch.nn.Transformer"}
+    peers = {
+        key(r): r["metrics"]["step_seconds"] for r in records if r["config"]["contestant"] == "torch.nn.Transformer"
+    }
     lines = [f"{'':22} {'model':5} {'batch':>9} {'memory kept':>11} {'compiled':>8} "
              f"{'step':>9} {'ratio':>6} {'peak':>9} {'of the limit':>12}"]
     for r in records:
         c, m = r["config"], r["metrics"]
         ratio = f"{m['step_seconds'] / peers[key(r)]:.2f}" if key(r) in peers else "-"
-        lines.append(f"{c['contestant']:22} {c['model']:5} {' x '.join(map(str, c['batch'][:2])):>9} "
-                     f"{'yes' if c['keep_memory'] else 'no':>11} "
-                     f"{'yes' if c['compile'] else 'no':>8} {m['step_seconds']:7.3f} s {ratio:>6} {m['peak_bytes'] / 2**30:5.2f} GiB "
-                     f"{m['flops_per_second'] / m['limit_flops_per_second']:12.0%}")
+        lines.append(
+            f"{c['contestant']:22} {c['model']:5} {' x '.join(map(str, c['batch'][:2])):>9} "
+            f"{'yes' if c['keep_memory'] else 'no':>11} "
+            f"{'yes' if c['compile'] else 'no':>8} {m['step_seconds']:7.3f} s {ratio:>6} "
+            f"{m['peak_bytes'] / 2**30:5.2f} GiB "
+            f"{m['flops_per_second'] / m['limit_flops_per_second']:12.0%}"
+        )
     return "\n".join(lines)
 
 # %% ../../nbs/experiments/benchmark.ipynb #bbc51373
@@ -283,7 +353,11 @@ def multi30k_run(folder: Path, data: Path, steps: int = 2200, every: int = 50):
     shape, training = PRESETS["small"]
     training = replace(training, steps=steps, save_every=every, keep=steps)
     exists = (folder / "config.json").exists()
-    run = Run.open(folder) if exists else start_run(folder, data, replace(shape, vocab_size=len(load_vocabulary(data))), training)
+    run = (
+        Run.open(folder)
+        if exists
+        else start_run(folder, data, replace(shape, vocab_size=len(load_vocabulary(data))), training)
+    )
     if not train(run, data):
         raise InputError(f"{folder}: stopped; the same command continues it")
     return run
@@ -308,13 +382,22 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
         if score >= target:
             reached = at[steps[i]]
             break
-    return make_record("benchmark_seconds_to_bleu", "benchmark", data=run.config["data"], seed=0, seconds=curve[-1]["seconds"],
-                       config={part: run.config[part] for part in ("model", "training")}, begun=run.config,
-                       metrics={f"seconds_to_{target:g}_sacrebleu/dev": reached, "curve": curve})
+    return make_record(
+        "benchmark_seconds_to_bleu",
+        "benchmark",
+        data=run.config["data"],
+        seed=0,
+        seconds=curve[-1]["seconds"],
+        config={part: run.config[part] for part in ("model", "training")},
+        begun=run.config,
+        metrics={f"seconds_to_{target:g}_sacrebleu/dev": reached, "curve": curve},
+    )
 
 # %% ../../nbs/experiments/benchmark.ipynb #2e6baa0f
 def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20)) -> dict:
-    "A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20 checkpoints averaged."
+    """A record: perplexity, accuracy and BLEU (beam 4) on the development set with the last 1, 5 and 20
+    checkpoints averaged.
+    """
     from annotated_transformer.corpus.corpora import Corpus
     from annotated_transformer.training.checkpoints import load_weights
     from annotated_transformer.training.runs import mean_weights
@@ -327,10 +410,25 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     for n in counts:
         newest = [load_weights(path / "model.safetensors") for path in run.checkpoints.intact()[-n:]]
         scores = evaluate(translator_of(run, mean_weights(newest)), sources, references, progress=True)
-        found.append({"checkpoints": n, "perplexity": scores.perplexity, "accuracy": scores.accuracy, "sacrebleu": scores.sacrebleu})
+        found.append(
+            {
+                "checkpoints": n,
+                "perplexity": scores.perplexity,
+                "accuracy": scores.accuracy,
+                "sacrebleu": scores.sacrebleu,
+            }
+        )
         print(found[-1], file=sys.stderr)
-    return make_record("benchmark_averaging", "benchmark", data=run.config["data"], seed=0, seconds=run.history.metrics()[-1]["seconds"],
-                       config={part: run.config[part] for part in ("model", "training")}, begun=run.config, metrics={"averages": found})
+    return make_record(
+        "benchmark_averaging",
+        "benchmark",
+        data=run.config["data"],
+        seed=0,
+        seconds=run.history.metrics()[-1]["seconds"],
+        config={part: run.config[part] for part in ("model", "training")},
+        begun=run.config,
+        metrics={"averages": found},
+    )
 
 # %% ../../nbs/experiments/benchmark.ipynb #b59df204
 def main(argv: list[str] | None = None) -> None:
@@ -339,8 +437,14 @@ def main(argv: list[str] | None = None) -> None:
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_step(json.loads(argv[1]))))
 
-    def benchmark(out: Path = Path("nbs/results"), device: str | None = None,
-                  rounds: int = 3, steps: int = 7, multi30k: Path | None = None, run: Path = Path("runs/benchmark")) -> None:
+    def benchmark(
+        out: Path = Path("nbs/results"),
+        device: str | None = None,
+        rounds: int = 3,
+        steps: int = 7,
+        multi30k: Path | None = None,
+        run: Path = Path("runs/benchmark"),
+    ) -> None:
         """Measure training steps of this package and of its peers, on an idle machine.
 
         Examples:

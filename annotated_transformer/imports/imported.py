@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ACTIVATIONS', 'NOT_WRITTEN', 'Names', 'FAIRSEQ_NAMES', 'ImportedConfig', 'FairseqPositions', 'ActivatedFeedForward',
-           'ImportedEmbedding', 'Imported', 'BiasedState', 'order_of_rows', 'tables', 'joined_pairs',
-           'ImportedVocabulary', 'vocabulary_of', 'read_pickle', 'renamed', 'in_turn', 'checked']
+           'ImportedEmbedding', 'Imported', 'order_of_rows', 'tables', 'joined_pairs', 'ImportedVocabulary',
+           'vocabulary_of', 'read_pickle', 'renamed', 'in_turn', 'checked']
 
 # %% ../../nbs/imports/imported.ipynb #4c51b450
 import base64
@@ -23,7 +23,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..corpus.vocabulary import KINDS, SPECIALS, WORD_START, Vocabulary
-from ..engine.fast import FastTransformer, State, forget_reordered, packed, project
+from ..engine.fast import FastTransformer, project
+from ..engine.kv_cache import DecoderState
 from ..model.embedding import SharedEmbedding
 from ..model.symbols import PAD, START, UNKNOWN
 from ..model.transformer import Transformer, TransformerConfig
@@ -111,18 +112,10 @@ class Imported(Transformer):
             raise InputError("a model of another program: it translates here, and is not trained further")
         return super().train(mode)
 
-    def start(self, src: Int[Tensor, "sentence src"]) -> "BiasedState":
+    def start(self, src: Int[Tensor, "sentence src"]) -> DecoderState:
         twin = FastTransformer.__new__(FastTransformer)
         twin.__dict__ = self.__dict__
-        forget_reordered(twin)
-        return BiasedState(twin, packed(src, self.embedding.weight.device))
-
-# %% ../../nbs/imports/imported.ipynb #2d95e5f8
-class BiasedState(State):
-    "A search of the fast model's, with the logits' bias."
-
-    def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
-        return super().step(symbols) + self.model.embedding.bias
+        return DecoderState(twin, src)
 
 # %% ../../nbs/imports/imported.ipynb #8e2cbc52
 NOT_WRITTEN = -1e4  # of the start token's logit; half precision holds it too

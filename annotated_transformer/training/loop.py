@@ -32,6 +32,7 @@ from .averaging import DevelopmentSet, choose_average, development_set, weight_d
 from ..corpus.batching import Batch, ParallelCorpus, Sequences
 from ..corpus.corpora import Corpus
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
+from ..engine.kernels import train_with, training_kernel
 from ..tools.files import InputError, needs, read_json, write_json, writing
 from .optimizer import OPTIMIZERS, clip, set_rate
 from .presets import TrainingConfig, check_training
@@ -290,6 +291,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
 def make_objective(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
     "The objective, with weights drawn from the seed, ready for one process or many."
     torch.manual_seed(config.seed)
+    train_with(run.config.get("kernel"))  # a resumed run sums in the order in which it began
     model = fast_to_train(run.model().to(training_device(), weight_dtype(run)).train())
     if compile and not hasattr(model, "compile_layers"):
         raise InputError(f"--compile: {type(model).__name__} has no layers that can be compiled: leave it out")
@@ -512,5 +514,7 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
     check_positions(model, corpus)
     if training.precision == "auto":  # decided once, so that a run that was moved continues as it began
         training = replace(training, precision=native_precision(training_device()))
+    if training.precision == "float32" and training_device().type == "cpu":
+        more = {"kernel": training_kernel()} | more
     return Run.create(
         folder, model, asdict(training), facts_of(corpus, vocabulary.digest), vocabulary, weights, **more)

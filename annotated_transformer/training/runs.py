@@ -26,7 +26,7 @@ from ..tools.options import check_fields
 from annotated_transformer.tools.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
     revision, write_record)
-from ..engine.rounding import in_8_bits
+from ..engine.kernels import in_8_bits
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
 
 # %% ../../nbs/training/runs.ipynb #34b16056

@@ -23,7 +23,7 @@ from annotated_transformer.decoding.search import (
     search,
 )
 from annotated_transformer.decoding.translation import Translator, evaluate, load
-from annotated_transformer.engine.fast import State
+from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
 from annotated_transformer.tools.files import InputError
 
@@ -90,7 +90,7 @@ def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
 
     with pytest.MonkeyPatch.context() as patch:
         found = beam_search(model, src, config)
-        patch.setattr(State, "forget", never)
+        patch.setattr(DecoderState, "forget", never)
         whole = beam_search(model, src, config)
     for few_keys, all_keys in zip(itertools.chain(*found), itertools.chain(*whole)):
         assert few_keys.ids == all_keys.ids and few_keys.score == pytest.approx(all_keys.score, rel=1e-12)
@@ -100,15 +100,15 @@ def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
 def test_a_long_search_forgets_its_dead_branches(monkeypatch):
     "Every sixteenth step leaves at least three keys of four that some beginning still descends from."
     model, src, known = model_of(1, ends=False), sources([5], 1), []
-    follow = State.follow
+    follow = DecoderState.follow
 
     def watched(state, parent):
         follow(state, parent)
         if state.position % 16 == 0:
-            alive = state.ancestors[:, 0, :, : state.length].any(1).sum(1).max()
+            alive = state.ancestors[:, :, : state.length].any(1).sum(1).max()
             known.append((state.length, int(alive)))
 
-    monkeypatch.setattr(State, "follow", watched)
+    monkeypatch.setattr(DecoderState, "follow", watched)
     beam_search(model, src, beam_size=8, extra=200, early=False)
     assert len(known) == 12 and all(alive > 0.75 * length for length, alive in known)
     assert known[-1][0] < 1 + 8 * 191, "no key was dropped in 192 steps"

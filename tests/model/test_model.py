@@ -19,9 +19,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from annotated_transformer.corpus.batching import Batch
-from annotated_transformer.decoding.search import Beams, beam_search, choices, sample, search
+from annotated_transformer.decoding.search import beam_search, choices, largest, sample, search
 from annotated_transformer.engine import fast as fast_module
+from annotated_transformer.engine import kernels
 from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy
+from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model import embedding
 from annotated_transformer.model.attention import recording
 from annotated_transformer.model.transformer import (
@@ -124,7 +126,7 @@ def test_padding_and_neighbours_change_nothing(config, src, tgt, more_src, more_
 def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
     model, src, tgt = model_of(config), F.pad(torch.tensor([src]), (0, padding), value=PAD), torch.tensor([[START, *tgt]])
     with torch.inference_mode():
-        state = fast(model).start(src)
+        state = DecoderState(fast(model), src)
         steps = [state.step(tgt[:, i:i + 1]) for i in range(tgt.size(1))]
         close(torch.cat(steps, 1), model(src, tgt))
 
@@ -263,28 +265,27 @@ def fake_ids(*shape: int, device: str = "cuda") -> torch.Tensor:
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_on_a_gpu_that_is_not_there(options, monkeypatch):
     "The plain model, the fast one and steps of a search on fake tensors: a tensor that is left behind on the host is an error."
-    monkeypatch.setattr("annotated_transformer.engine.fast.packed", all_real)
+    for module in ("fast", "kv_cache"):
+        monkeypatch.setattr(f"annotated_transformer.engine.{module}.packed", all_real)
     with fake_gpu(replace(SMALL, **options)) as model:
         logits = model(fake_ids(3, 7), fake_ids(3, 5))
         assert logits.device.type == "cuda" and logits.shape == (3, 5, 40)
         memory = fast(model).encode(fake_ids(3, 7, device="cpu"))
         assert fast(model).decode(fake_ids(3, 5, device="cpu"), *memory).device.type == "cuda"
-        state = fast(model).start(fake_ids(3, 7, device="cpu"))
+        state = DecoderState(fast(model), fake_ids(3, 7, device="cpu"))
         for places in (1, 2, 2):
             assert state.step(fake_ids(3, places)).device.type == "cuda"
             state.follow(torch.zeros(3, 2, dtype=torch.long, device="cuda"))
-        state.keep(torch.arange(2, device="cuda"))
+        state.keep([0, 2])
 
 
 def test_a_loss_and_a_search_on_a_gpu_that_is_not_there():
     "What training and decoding do behind the model: the loss from hidden vectors, and a beam's bookkeeping."
     with fake_gpu(SMALL) as model:
         assert linear_cross_entropy(torch.empty(15, 16, device="cuda"), model.embedding.weight, fake_ids(15)).device.type == "cuda"
-        beams = Beams(torch.full((3,), 12, device="cuda"), beam_size=4, n_best=1, alpha=0.6)
         for places in (1, 4):
-            found = beams.advance(choices(torch.empty(3, places, 40, device="cuda")), beam_size=4)
+            found = largest(choices(torch.empty(3, places, 40, device="cuda")), 4)
             assert {part.device.type for part in found} == {"cuda"}
-        beams.keep(torch.arange(2, device="cuda"))
 
 
 def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
@@ -296,8 +297,8 @@ def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
         def start(self, src):
             raise Started(src.device.type)
 
-    monkeypatch.setattr("annotated_transformer.engine.fast.packed", all_real)
-    monkeypatch.setattr("annotated_transformer.decoding.search.forced_symbols", lambda prefix, limits: None)  # it reads values
+    for module in ("fast", "kv_cache"):
+        monkeypatch.setattr(f"annotated_transformer.engine.{module}.packed", all_real)
     with fake_gpu(SMALL) as model, pytest.raises(Started, match="cuda"):
         search(model, fake_ids(3, 7, device="cpu"), constraint=Constraint())
 
@@ -438,12 +439,12 @@ def test_a_size_below_one_is_refused_by_name(field):
 @pytest.mark.parametrize("bias", [True, False])
 def test_products_by_onednn(bias, monkeypatch):
     "Against float64, with derivatives, also on processors where MKL is the faster library and so the one in use."
-    monkeypatch.setattr(fast_module, "HAS_ONEDNN", True)
+    monkeypatch.setitem(kernels.TRAINING, "kernel", kernels.ONEDNN)
     weights = torch.randn(33, 24), *([torch.randn(33)] if bias else [])
     for rows in ((1,), (2, 7), (70,)):
         x, direction = torch.randn(*rows, 48)[..., ::2], torch.randn(*rows, 33)
         sides = [[tensor.detach().to(dtype).requires_grad_() for tensor in (x, *weights)] for dtype in (torch.float32, torch.float64)]
-        ys = fast_module.linear(*sides[0]), F.linear(*sides[1])
+        ys = kernels.linear(*sides[0]), F.linear(*sides[1])
         for y, side in zip(ys, sides):
             (y * direction.to(y)).sum().backward()
         assert "OneDNN" in ys[0].grad_fn.next_functions[0][0].name()
@@ -476,7 +477,7 @@ def test_a_search_after_steps_of_adam_uses_the_new_weights():
     set_rate(optimizer, 0.05)
     for _ in range(3):
         with torch.inference_mode():
-            searched, plainly = fast(model).start(src).step(begin), model(src, begin)
+            searched, plainly = DecoderState(fast(model), src).step(begin), model(src, begin)
         torch.testing.assert_close(searched.flatten(), plainly.flatten(), rtol=1e-4, atol=1e-4)
         model(src, src).square().mean().backward()
         optimizer.step()
@@ -495,7 +496,7 @@ def test_a_search_sees_changes_that_nobody_counts():
     model, src, begin = model_of(SMALL).float(), torch.randint(4, 40, (2, 6)), torch.full((2, 1), START)
     for _ in range(2):
         with torch.inference_mode():
-            searched, plainly = fast(model).start(src).step(begin), model(src, begin)
+            searched, plainly = DecoderState(fast(model), src).step(begin), model(src, begin)
         torch.testing.assert_close(searched.flatten(), plainly.flatten(), rtol=1e-4, atol=1e-4)
         for parameter in model.parameters():
             parameter.data.mul_(1.5)  # which raises no version

@@ -476,7 +476,7 @@ def test_ensembles(finished, tmp_path, capsys):
     assert twice.quality.perplexity == pytest.approx(once.quality.perplexity, rel=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
 def test_rounded_products_translate_nearly_the_same(precision):
     from annotated_transformer.corpus import grammar
     lines = [example.src for _, example in zip(range(200), grammar.examples(seed=11))]
@@ -580,7 +580,17 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     assert "does not hold" in speed.bleu_report(worse)
     with pytest.raises(SystemExit) as end:
         speed.main(["--bleu", "grammar"])
-    assert end.value.code == 2 and "give all three" in capsys.readouterr().err
+    assert end.value.code == 2 and "or none of them" in capsys.readouterr().err
+
+
+def test_a_command_is_timed_only_where_it_answers_every_line(tmp_path):
+    from annotated_transformer.experiments.benchmark_decoding import run_command
+    (lines := tmp_path / "lines").write_text("one\ntwo\n", encoding="utf-8")
+    found = run_command([sys.executable, "-c", "import sys; print(sys.stdin.read(), end='')"], lines)
+    assert found["decoding_seconds"] > 0 and found["peak_bytes"] > 2**20
+    for program in ("print('one')", "print('one\\ntwo'); raise SystemExit(1)"):
+        with pytest.raises(InputError, match="failed, or wrote another number of lines than 2"):
+            run_command([sys.executable, "-c", program], lines)
 
 
 def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path):

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
+from annotated_transformer.engine import kernels
 from annotated_transformer.engine.fast import fast
 from annotated_transformer.model.transformer import Transformer
 from annotated_transformer.tools import processes as processes_module
@@ -673,6 +674,17 @@ def test_two_trainings_of_one_run(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     with run.lock():
         assert "another process is training this run" in end(start(run.folder), 2)
+
+
+def test_a_run_keeps_the_library_of_its_products(data, tmp_path, monkeypatch):
+    "Another one sums in another order. Whatever a later trial says, a run that is resumed takes what it began with."
+    if kernels.candidate(kernels.ONEDNN, torch.eye(64)) is None:
+        pytest.skip("PyTorch has no oneDNN here")
+    for began, later in ((kernels.ONEDNN, kernels.MKL), (kernels.MKL, kernels.ONEDNN)):
+        monkeypatch.setitem(kernels.TRAINING, "kernel", began)
+        run = start_run(tmp_path / began, data, SHAPE, replace(TRAINING, steps=2))
+        monkeypatch.setitem(kernels.TRAINING, "kernel", later)
+        assert train(Run.open(run.folder)) and kernels.TRAINING["kernel"] == run.config["kernel"] == began
 
 
 def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
