@@ -82,11 +82,11 @@ def write(data: Path, out: Path, n: int, seed: int = 0) -> None:
 
 # --- what it takes ----------------------------------------------------------------------------------------------------
 
-def prepare(folder: Path, *options) -> tuple[float, float, int]:
-    "Run `annotated-transformer prepare FOLDER` with `options`: when it began, when it ended, its most memory in bytes."
+def prepare(folder: Path, *options, kind: tuple = ()) -> tuple[float, float, int]:
+    "Run `annotated-transformer prepare KIND FOLDER` with `options`: when it began, when it ended, its most memory in bytes."
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.time()
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "prepare", str(folder),
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "prepare", *kind, str(folder),
                                 *map(str, options)],
                                stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -127,10 +127,8 @@ def measure_batches(folder: Path, name: str, budgets) -> dict[str, float]:
 
 
 def lengths_alone(folder: Path, n: int) -> None:
-    """Something that `ParallelCorpus` opens:
-
-    `n` pairs of random lengths, with ids that are all 0 and take no place on the disk.
-    """
+    """Something that `ParallelCorpus` opens: `n` pairs of random lengths, with ids that are all 0 and take no place
+    on the disk."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     lengths = np.minimum(np.exp(rng.normal(3.2, 0.6, n).astype(np.float32)), 250).astype(np.uint16) + np.uint16(2)
@@ -169,7 +167,7 @@ def measure(data: Path, out: Path, results: Path, sizes: list[int]) -> None:
         metrics |= measure_prepare(out / f"text-{n}", out / f"corpus-{n}", n)
         print(json.dumps(metrics, indent=1), file=sys.stderr)
     metrics |= measure_batches(out / f"corpus-{sizes[-1]}", "recombined", (4096, 25_000))
-    prepare(out / "multi30k", "--corpus", "multi30k", "--source", data / "multi30k")
+    prepare(out / "multi30k", "--source", data / "multi30k", kind=("multi30k",))
     metrics |= measure_batches(out / "multi30k", "multi30k", (4096, 25_000))
     lengths_alone(out / "lengths", 36_000_000)
     with multiprocessing.get_context("spawn").Pool(1) as alone:  # so that the memory is its own

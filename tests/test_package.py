@@ -1,7 +1,5 @@
-"""The package as others get it:
-
-built, installed into an environment that has its run-time dependencies and nothing else, used elsewhere.
-"""
+"""The package as others get it: built, installed into an environment that has its run-time dependencies and nothing
+else, used elsewhere."""
 import importlib.metadata as metadata
 import os
 import re
@@ -269,18 +267,19 @@ print(load("ende").translate("The weather will be nice tomorrow."))
 
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
-    commands = ("prepare", "train", "translate", "evaluate", "parse", "export", "demo")
+    commands = ("prepare", "prepare multi30k", "prepare wmt14", "train", "translate", "evaluate", "parse", "export", "demo")
     told = run("python", "-I", "-c", f"""
 import contextlib
 from annotated_transformer.commands.cli import main
 for command in {commands}:
     with contextlib.suppress(SystemExit):
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     print("the end")
 """).lower().split("the end\n")[:-1]
-    in_readme = re.findall(r"annotated-transformer (\w+)(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    names = "|".join(sorted(commands, reverse=True))  # the longer name first
+    in_readme = re.findall(rf"annotated-transformer ({names})\b(.*)", (ROOT / "README.md").read_text(encoding="utf-8"))
     for command, helped in zip(commands, told, strict=True):
-        assert command in printed
+        assert command.split()[0] in printed
         assert f"usage: annotated-transformer {command}" in helped
         for option in {option for name, line in in_readme if name == command
                        for option in re.findall(r" (--\w[\w-]*)", line)}:

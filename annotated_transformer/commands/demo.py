@@ -19,7 +19,7 @@ from .train import open_or_start, translator_of_dev
 from ..corpus.corpora import Corpus, grammar_corpus
 from ..tools.files import InputError, needs
 from ..tools.options import say
-from ..tools.text_files import typed
+from ..tools.text_files import in_shell
 from ..training.presets import check_training, preset_named
 from ..training.loop import train
 from ..decoding.translation import Translator, evaluate, load
@@ -34,7 +34,7 @@ def make_room(folder: Path) -> None:
 
 def print_next(sentence: str, run_folder: Path) -> None:
     "Print what to do after the demo."
-    print(f"Next:\n  echo {shlex.quote(sentence)} | annotated-transformer translate {typed(run_folder)}")
+    print(f"Next:\n  echo {shlex.quote(sentence)} | annotated-transformer translate {in_shell(run_folder)}")
     if Path("settings.ini").exists():  # in a checkout of the project
         print("  make lab   # the chapters, in JupyterLab")
     if not shutil.which("annotated-transformer"):
@@ -66,7 +66,7 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
     run = open_or_start(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data, translate=translator_of_dev(run, data)):
-        say(f"Stopped. Continue with: annotated-transformer demo {typed(folder)}")
+        say(f"Stopped. Continue with: annotated-transformer demo {in_shell(folder)}")
         return
     say("3/4  Translating sentences that it has never seen")
     translator = load(run_folder)

@@ -255,7 +255,7 @@ def evaluate(
     else:
         found = evaluate_run([run, *others], src, references, data, split or "dev", language, search, record, against, tokenize)
     print(dumps(found, indent=1) if json else score_table(found))
-    say(f'Next: echo "A sentence." | annotated-transformer translate {text_files.typed(run)}' if run else
+    say(f'Next: echo "A sentence." | annotated-transformer translate {text_files.in_shell(run)}' if run else
         "Next: score another file against the same references; a difference within these ranges may be chance")
 
 # %% ../../nbs/commands/evaluate.ipynb #3ac8dcda

@@ -30,7 +30,7 @@ def explore(run: Path, file: Path | None = None, /, *, sentences: Path | None = 
     """
     translator = load(run)
     lines = None if sentences is None else [line for line in read_lines(sentences) if line.strip()][:200]
-    html = page(translator, lines).encode()
+    html = page(translator, lines).encode(errors="backslashreplace")  # a folder's name may hold any bytes
     file = file or Path(f"explore-{translator.run.folder.resolve().name}.html")
     with writing(file) as out:
         out.write(html)

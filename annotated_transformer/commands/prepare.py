@@ -20,7 +20,7 @@ from ..corpus.batching import encode_corpus, encoded_so_far, unknown_symbols
 from ..corpus.corpora import Cleaning, Corpus
 from ..tools.files import InputError, check_standing
 from ..tools.options import say
-from ..tools.text_files import typed
+from ..tools.text_files import in_shell
 from ..corpus.sources import mixed_corpus, multi30k, wmt14
 from ..training.runs import find_run
 from annotated_transformer.corpus.vocabulary import (
@@ -151,7 +151,7 @@ def finish(folder: Path, make, overwrite: bool, cleaning: Cleaning, symbols: Sym
 
 
 def say_next(folder: Path, how: str) -> None:
-    say(f"Next: annotated-transformer train {shlex.quote(f'runs/{folder.name}')} --data {typed(folder)} {how}")
+    say(f"Next: annotated-transformer train {shlex.quote(f'runs/{folder.name}')} --data {in_shell(folder)} {how}")
 
 # %% ../../nbs/commands/prepare.ipynb #631cb7ae
 def prepare(
@@ -329,6 +329,7 @@ def modern(words: Sequence[str]) -> list[str]:
 def subcommand(words: Sequence[str]) -> tuple[str, list[str]]:
     "The name of the function that the arguments of `prepare` ask for, and its own arguments."
     new = modern(words)
-    if new and new[0] in KINDS and (new != words or not any(word.split("=")[0] == "--train" for word in words)):
+    is_folder = new[1:2] and new[1].startswith("-") and any(word.split("=")[0] == "--train" for word in new)
+    if new and new[0] in KINDS and not is_folder:
         return f"prepare_{new[0]}", new[1:]
     return "prepare", new

@@ -28,7 +28,7 @@ from ..corpus.corpora import Corpus
 from ..tools.files import InputError
 from ..training.optimizer import learning_rate
 from ..tools.options import OptionParser, say
-from ..tools.text_files import typed
+from ..tools.text_files import in_shell
 from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
 from ..decoding.scores import bleu, tokenizer_of
@@ -297,7 +297,7 @@ def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...
 # %% ../../nbs/commands/train.ipynb #d77b2911
 def say_next(run: Run) -> None:
     "Say which command scores a run: a parser has one of its own."
-    folder = typed(run.folder)
+    folder = in_shell(run.folder)
     parser = is_treebank(run.config["data"].get("tgt", ""))
     say("Next: annotated-transformer " + (f"parse {folder} --split dev" if parser else f"evaluate {folder}"))
 
@@ -371,7 +371,7 @@ def train(
         if train_run(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
             say_next(run)
         else:
-            say(f"Stopped. Continue with: annotated-transformer train {typed(folder)}")
+            say(f"Stopped. Continue with: annotated-transformer train {in_shell(folder)}")
 
 # %% ../../nbs/commands/train.ipynb #d77b2912
 def average(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TABLES', 'GENDERS', 'CASES', 'KINDS', 'ENDINGS', 'TOPICS', 'rows', 'add_nouns', 'add_adjectives', 'add_verbs',
-           'make_lexicon', 'topic', 'read_rules', 'conditions', 'grammar', 'lemmas', 'repeats', 'examples', 'parse',
-           'n_words', 'splits']
+           'make_lexicon', 'topic', 'read_rules', 'english_words', 'conditions', 'grammar', 'lemmas', 'repeats',
+           'examples', 'parse', 'n_words', 'splits']
 
 # %% ../../nbs/corpus/grammar.ipynb #29898178
 import csv
@@ -18,7 +18,7 @@ from random import Random
 
 from ..tools.files import InputError
 from annotated_transformer.corpus.synchronous_grammar import (
-    Derivation, Example, Grammar, Rule, Word, call, derivations, parse_rule, realise, sample
+    Derivation, Example, Grammar, Own, Rule, Word, call, derivations, flat, parse_rule, realise, sample
 )
 
 # %% ../../nbs/corpus/grammar.ipynb #d89976b1
@@ -103,6 +103,14 @@ def read_rules() -> tuple[Rule, ...]:
     "The rules of the grammar, from small to large."
     lines = (TABLES / "rules.txt").read_text(encoding="utf-8").splitlines()
     return tuple(parse_rule(line) for line in lines if line and not line.startswith("#"))
+
+
+@lru_cache(1)
+def english_words() -> frozenset[str]:
+    "All English words and signs that a sentence may hold, in small letters."
+    own = {part.word for rule in read_rules() for part in flat(rule.english) if isinstance(part, Own)}
+    found = {word.english for words in make_lexicon().values() for word in words} | own | {"an"}
+    return frozenset(word.lower() for word in found if word)
 
 # %% ../../nbs/corpus/grammar.ipynb #d453ef4e
 def conditions() -> dict[str, list[tuple]]:

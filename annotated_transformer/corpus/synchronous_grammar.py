@@ -183,10 +183,8 @@ def count(grammar: Grammar, height: int, atom: tuple = ("ROOT",)) -> int:
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #900f9762
 class Part(NamedTuple):
-    """What a part of a derivation has written:
-
-    numbered words in both languages, English trees, and what rules above may ask about.
-    """
+    """What a part of a derivation has written: numbered words in both languages, English trees, and what rules above
+    may ask about."""
     english: list
     german: list
     trees: list

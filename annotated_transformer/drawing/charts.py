@@ -72,10 +72,8 @@ def script() -> str:
 
 
 def heading(spec: dict) -> str:
-    """Takes the title out of a chart (Vega-Lite), or out of the first of several that has one:
-
-    a page puts it above them.
-    """
+    """Takes the title out of a chart (Vega-Lite), or out of the first of several that has one: a page puts it above
+    them."""
     title = spec.pop("title", "")
     if isinstance(title, dict):
         title, spec["title"] = title["text"], {"text": title.get("subtitle", ""), "fontSize": 11,

@@ -131,11 +131,8 @@ class ResultTable:
         return [all(map(number.fullmatch, column)) and any(column) for column in zip(*self.lines)]
 
     def shown(self, cell: str, notation: Notation, folder: str) -> str:
-        """A cell in a notation:
-
-        a number is linked to its record in `folder`, several by seed or number; what is missing has the number of its
-        command.
-        """
+        """A cell in a notation: a number is linked to its record in `folder`, several by seed or number; what is
+        missing has the number of its command."""
         from annotated_transformer.tools.records import comparison_of, results_folder  # here: they load PyTorch
 
         text = written(str(cell), notation)

@@ -444,10 +444,8 @@ def measure(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, d
 
 # %% ../../nbs/experiments/complexity.ipynb #c4042fc5
 def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) -> None:
-    """Measure all layers at these widths for n = 16, 32, ...
-
-    to four times the width, and write a record for each layer to the folder `out`.
-    """
+    """Measure all layers at these widths for n = 16, 32, ... to four times the width, and write a record for each
+    layer to the folder `out`."""
     from tqdm import tqdm
 
     keep_memory()
@@ -455,7 +453,7 @@ def run(out: Path, device: str, widths: list[int], batch: int, n_rounds: int) ->
               "rounds": n_rounds,
               "recurrent": "PyTorch's own", "device": device}
     found: dict[str, list[dict]] = {name: [] for name in MEASURED}
-    for d, n in tqdm([(d, 2**i) for d in widths for i in range(4, (4 * d).bit_length())], desc="measuring",
+    for d, n in tqdm([(width, 2**i) for width in widths for i in range(4, (4 * width).bit_length())], desc="measuring",
                      disable=None):
         for name, one in measure(Sizes(n, d), batch, device, n_rounds).items():
             found[name].append(one)

@@ -100,7 +100,7 @@ def fine_tuning(source: str, data: Path, /, *, folder: Path = Path("runs/fine_tu
     fine_tuning.json.
 
     Examples:
-      annotated-transformer prepare data/captions --corpus multi30k --vocabulary-from ende
+      annotated-transformer prepare multi30k data/captions --vocabulary-from ende
       python -m annotated_transformer.experiments.fine_tuning ende data/captions
 
     Args:

@@ -212,10 +212,8 @@ def family_of(claim: dict) -> str:
 
 # %% ../../nbs/experiments/judge.ipynb #e45ac692
 def comparison_for(claims: Sequence[dict], records: Mapping[str, dict]) -> str:
-    """Which comparison's runs answer a question:
-
-    the first with as many seeds of each system as asked for, else the last.
-    """
+    """Which comparison's runs answer a question: the first with as many seeds of each system as asked for, else the
+    last."""
     candidates = claims[0].get("of", ["row_small"])
     wanted = {system: claim.get("seeds", 1) for claim in claims if not claim.get("optional")
               for pair in claim["pairs"] for system in pair}
@@ -294,7 +292,7 @@ def comparisons(claims: Sequence[dict], records: Mapping[str, dict]) -> list[Com
             asking = [claim for claim in members if measure in claim.get("measures", [""])]
             runs, group = systems_of(asking, measure, records), []
             values = {system: {block: x for block, (x, _) in of.items()} for system, of in runs.items()}
-            for claim, (worse, better) in ((claim, pair) for claim in asking for pair in pairs_of(claim)):
+            for claim, (worse, better) in ((asked, pair) for asked in asking for pair in pairs_of(asked)):
                 alone = claim.get("fixed", False)  # what has no seeds lends no spread
                 pool = {name: of for name, of in values.items() if name in (worse, better) or not alone}
                 one = Comparison(claim["name"], measure, worse, better, compare(pool, worse, better))

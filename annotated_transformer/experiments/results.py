@@ -96,10 +96,8 @@ def cost_by_time(hours: float, gpus: int, gpu: str) -> float:
 
 
 def cost_by_count(config: TransformerConfig, tokens: float) -> float:
-    """Operations of a training on so many tokens a side:
-
-    forward and backward, six for each parameter that a token meets.
-    """
+    """Operations of a training on so many tokens a side: forward and backward, six for each parameter that a token
+    meets."""
     return 6.0 * count_parameters(config) * tokens
 
 
@@ -148,10 +146,8 @@ AGAIN = {"transformer", "recurrent", "convolutional", *LATER}
 # %% ../../nbs/experiments/results.ipynb #8788133f
 def rival_cell(records: dict[str, dict], system: str, tgt: str, key: str, show=lambda x: f"{x:.1f}",
                rules: str = "rival") -> Cell:
-    """A number of a system's runs on Multi30k by some rules:
-
-    `test/...` is of the records on the test set, anything else of the trainings'.
-    """
+    """A number of a system's runs on Multi30k by some rules: `test/...` is of the records on the test set, anything
+    else of the trainings'."""
     kind, name = key.partition("/")[0] == "test", system + ("_fr" if tgt == "fr" else "")
     wanted = re.compile(rf"{rules}_{'test_' * kind}{re.escape(name)}(_seed\d+)?")
     found = [r for of, r in records.items() if wanted.fullmatch(of)]
@@ -199,10 +195,8 @@ def corpus_of(record: dict) -> str:
 
 
 def runs_of(records: dict[str, dict]) -> list[dict]:
-    """The records of trained models that translate:
-
-    not of other systems' outputs, of search settings, or of two runs compared.
-    """
+    """The records of trained models that translate: not of other systems' outputs, of search settings, or of two
+    runs compared."""
     found = (with_test(records, r) for r in records.values() if r["task"] in ("translation", "multi30k")
              and "model" in r["config"] and "steps" in r["metrics"])
     return sorted(filter(on_sets, found), key=lambda r: (r["data"]["name"], r["data"]["tgt"], r["name"]))
@@ -216,10 +210,8 @@ def with_test(records: dict[str, dict], record: dict) -> dict:
 
 
 def on_sets(record: dict) -> list[str]:
-    """The sets that a record has BLEU for:
-
-    tests first, then newstest2013 (the paper's development set); `dev` only by itself.
-    """
+    """The sets that a record has BLEU for: tests first, then newstest2013 (the paper's development set); `dev` only
+    by itself."""
     sets = [name.split("/", 1)[1] for name in record["metrics"] if name.startswith("sacrebleu/")]
     return sorted((name for name in sets if name != "dev"), key=lambda name: name == "newstest2013") or sets
 
@@ -280,10 +272,8 @@ def by_machine(records: Iterable[dict]) -> dict[str, list[dict]]:
 
 # %% ../../nbs/experiments/results.ipynb #d2e250e2
 class ShownRuns(NamedTuple):
-    """The runs that the tables show of the rows of Table 3 and of the appendix's table:
-
-    of each row those of one machine.
-    """
+    """The runs that the tables show of the rows of Table 3 and of the appendix's table: of each row those of one
+    machine."""
 
     rows: dict[str, list[dict]]
     base: dict[str, list[dict]]
@@ -386,7 +376,8 @@ def table_4(records: dict[str, dict]) -> ResultTable:
     rules = [*rules, len(lines)]
     own = [r for r in records.values() if r["task"] == "parsing" and "trained_on" in r and r.get("scale", 1) == 1]
     for _, runs in groupby(own, key=lambda r: re.sub(r"_seed\d+$", "", r["name"])):  # the seeds of one experiment
-        first, *others = runs
+        runs = list(runs)
+        first = runs[0]
         rate = f", rate {first['chosen']['best']['rate']:g}" if first.get("chosen") else ""
         precisions = sorted({precision_of(r) for r in runs})
         mixed = f", {' and '.join(precisions)}" if len(precisions) > 1 else ""
@@ -396,7 +387,7 @@ def table_4(records: dict[str, dict]) -> ResultTable:
                 digits = 1 + (99.95 <= metric(first, key) < 100)  # what is less than 100 does not show as 100
                 lines.append((SYSTEMS[system] or parser_name(first),
                               f"{first['trained_on']} ({first['training_trees']:,} trees){rate}{mixed}", "",
-                              averaged([first, *others], digits, key),
+                              averaged(runs, digits, key),
                               first["tested_on"] + SETS[split]))
     return titled("table_4", lines, [rule for rule in rules if rule < len(lines)])
 

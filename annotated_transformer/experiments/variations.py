@@ -63,7 +63,7 @@ class Scale(NamedTuple):
     "How large the rows are, and how they are trained; `training` is base's."
 
     corpus: str
-    "its name for `prepare --corpus`"
+    "its name, as in `prepare NAME`"
     divide: int
     training: TrainingConfig
 
@@ -112,7 +112,7 @@ def corpus_of(scale: str, place: Place) -> Corpus:
     folder = place.data / name
     if not (folder / "encoded.json").exists():
         raise InputError(f"{folder}: no prepared corpus: make it with "
-                         f"`annotated-transformer prepare {folder} --corpus {name}`")
+                         f"`annotated-transformer prepare {name} {folder}`")
     corpus = Corpus.open(folder)
     if (corpus.name, corpus.src, corpus.tgt) != (name, "en", "de"):
         raise InputError(f"{folder}: holds {corpus.name}, {corpus.src}-{corpus.tgt}: "
@@ -166,5 +166,5 @@ def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict
 def command_for(scale: str = "small") -> str:
     "The commands that make missing rows: the data first (kept if already there)."
     corpus, plan = SCALES[scale].corpus, "variations" if scale == "small" else f"variations_{scale}"
-    return (f"annotated-transformer prepare data/{corpus} --corpus {corpus} && "
+    return (f"annotated-transformer prepare {corpus} data/{corpus} && "
             f"python -m annotated_transformer.experiments run {plan}")

@@ -89,9 +89,9 @@ def set_embedding(spec, model: Transformer) -> None:
     never = torch.zeros(model.config.vocab_size)
     never[NEVER] = -1e4
     source = model.embedding if model.src_embedding is None else model.src_embedding
-    for place, table in ((spec.encoder.embeddings[0], source), (spec.decoder.embeddings, model.embedding),
+    for place, embedding in ((spec.encoder.embeddings[0], source), (spec.decoder.embeddings, model.embedding),
                          (spec.decoder.projection, model.embedding)):
-        place.weight = numbers(table.weight)
+        place.weight = numbers(embedding.weight)
     spec.decoder.projection.bias = numbers(never)
 
 # %% ../../nbs/exports/ctranslate2.ipynb #49ae3a19
@@ -211,5 +211,5 @@ def export_run(translator: Translator, folder: str | Path, quantization: str | N
         spec.optimize(quantization)
         spec.save(str(new))
         vocabulary.save(new)
-        (new / "README.md").write_text(page, encoding="utf-8")
+        (new / "README.md").write_text(page, encoding="utf-8", errors="backslashreplace")
     return Path(folder)

@@ -234,5 +234,5 @@ def export_hugging_face(translator: Translator, folder: str | Path) -> Path:
         write_json(new / "generation_config.json", generation_config())
         write_tokenizer(new, translator)
         name = translator.run.folder.resolve().name if translator.run else Path(folder).name
-        (new / "README.md").write_text(card(translator, name), encoding="utf-8")
+        (new / "README.md").write_text(card(translator, name), encoding="utf-8", errors="backslashreplace")
     return Path(folder)

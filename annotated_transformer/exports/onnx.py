@@ -102,5 +102,5 @@ def export_onnx(translator: Translator, folder: str | Path) -> Path:
     with creating(folder) as new:
         write_graphs(translator.model, new)
         translator.vocabulary.save(new)
-        (new / "README.md").write_text(page, encoding="utf-8")
+        (new / "README.md").write_text(page, encoding="utf-8", errors="backslashreplace")
     return Path(folder)

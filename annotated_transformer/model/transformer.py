@@ -56,10 +56,8 @@ class TransformerConfig:
     max_length: int = 1024
     "positions that are learned (sinusoids know no limit)"
     parameter_heads: int = 0
-    """h_p:
-
-    with a number above 0, attention over parameters takes the feed-forward network's place (the source's appendix)
-    """
+    """h_p: with a number above 0, attention over parameters takes the feed-forward network's place (the source's
+    appendix)"""
     n_p: int = 1536
     "key-value pairs per head, where parameter_heads is above 0"
 

@@ -32,10 +32,8 @@ def file_of(n: int | str) -> str:
 
 # %% ../../nbs/paper/tables.ipynb #31898fbc
 def value(cell: str) -> int | float | str | None:
-    """A printed cell as a value:
-
-    `100K` is 100000, `12 hours` is 12, `*4.33*` (bold print) is 4.33, an empty one is None.
-    """
+    """A printed cell as a value: `100K` is 100000, `12 hours` is 12, `*4.33*` (bold print) is 4.33, an empty one is
+    None."""
     cell = cell.strip("*")
     if re.fullmatch(r"\d+(K| hours)?", cell):
         return int(cell.removesuffix(" hours").replace("K", "000"))

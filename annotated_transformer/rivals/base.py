@@ -45,10 +45,10 @@ class EncoderDecoder(nn.Module):
 
     def draw_plain(self) -> None:
         "Draw the tables with a standard deviation of 0.1, and do not multiply vectors by the root of d_model."
-        for table in (self.embedding, *self.tables.values()):
-            table.scale = 1.0
-            nn.init.normal_(table.weight, std=0.1)
-            table.weight.data[PAD] = 0
+        for embedding in (self.embedding, *self.tables.values()):
+            embedding.scale = 1.0
+            nn.init.normal_(embedding.weight, std=0.1)
+            embedding.weight.data[PAD] = 0
 
     def vectors(self, side: str, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
         "The vectors of source or target symbols."

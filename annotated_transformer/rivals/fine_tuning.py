@@ -27,7 +27,7 @@ from ..corpus.batching import ParallelCorpus, pad
 from ..corpus.corpora import Corpus
 from ..decoding.search import sample
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
-from ..tools.files import InputError, write_json
+from ..tools.files import InputError
 from ..model.symbols import END, START
 from ..training.optimizer import OPTIMIZERS, clip, set_rate
 from ..tools.options import say

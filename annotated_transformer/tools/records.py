@@ -47,10 +47,8 @@ def command_line() -> str:
 
 # %% ../../nbs/tools/records.ipynb #ha7dwa1e
 def hardware() -> str:
-    """The machine in words:
-
-    the GPUs that are used, else the processor, its instructions and the threads that PyTorch uses.
-    """
+    """The machine in words: the GPUs that are used, else the processor, its instructions and the threads that
+    PyTorch uses."""
     if (device := training_device()).type == "cuda":
         return f"{processes()} x {torch.cuda.get_device_name(device)}"
     name = platform.processor() or platform.machine()
@@ -294,10 +292,8 @@ def results_folder() -> Path:
 
 
 def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
-    """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError:
-
-    there is no folder.
-    """
+    """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: there is no
+    folder."""
     folder = results_folder() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")

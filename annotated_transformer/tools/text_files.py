@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LONGEST', 'COMPRESSED', 'FOREIGN', 'DAMAGED', 'ENDING', 'Pair', 'likely_encoding', 'decode', 'read_text',
-           'decompressed', 'damaged', 'lines', 'check_file', 'readable_twice', 'language_of', 'typed',
+           'decompressed', 'damaged', 'lines', 'check_file', 'readable_twice', 'language_of', 'in_shell',
            'name_and_ending', 'two_files', 'one_file', 'is_table', 'read_pairs', 'select_lines', 'check_paths',
            'find_pairs', 'progress']
 
@@ -157,7 +157,7 @@ def language_of(path) -> str | None:
     return ending if re.fullmatch(r"[a-z]{2}([-_][A-Za-z]{2,4})?", ending or "") else None
 
 
-def typed(path) -> str:
+def in_shell(path) -> str:
     "`path` as it can be typed in a shell, also where it begins with `-`."
     return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
 

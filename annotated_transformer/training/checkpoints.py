@@ -23,7 +23,7 @@ from ..tools.files import InputError, file_digest, read_json, to_disk, write_jso
 def load_weights(path: str | Path) -> dict[str, Tensor]:
     "The tensors of a safetensors file. Raises InputError where it is damaged."
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load, load_file
 
     try:
         with open(path, "rb") as file:
@@ -31,7 +31,9 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
             if begins[:2] in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05") and begins[8:] != b"{":
                 raise InputError(
                     f"{path}: a pickle, which can run any code when loaded: give weights as safetensors")
-        return load_file(path)
+        if str(path).isprintable():
+            return load_file(path)
+        return load(Path(path).read_bytes())  # its library takes no name that is not UTF-8
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except SafetensorError:

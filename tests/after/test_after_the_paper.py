@@ -1,7 +1,5 @@
-"""What the chapters after the paper leave to tests:
-
-who sees whom under every option, Hugging Face's models on padded text, kill and resume.
-"""
+"""What the chapters after the paper leave to tests: who sees whom under every option, Hugging Face's models on
+padded text, kill and resume."""
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path

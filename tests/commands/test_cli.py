@@ -15,12 +15,13 @@ import pytest
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
 from annotated_transformer.commands.prepare import subcommand
+from annotated_transformer.commands.translate import oddity
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.vocabulary import load_vocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.tools.files import InputError, file_digest
 from annotated_transformer.tools.text_files import LONGEST
-from annotated_transformer.training.runs import Run, ship
+from annotated_transformer.training.runs import Run, find_run, ship, shipped_runs
 
 OPTIONS = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
            "--steps 12 --save-every 4 --report-every 2 --batch-tokens 400").split()
@@ -37,7 +38,8 @@ def text(tmp_path_factory):
     "Three pairs of files with sentences of the grammar: (English, German) for train, dev and test."
     folder = tmp_path_factory.mktemp("text")
     parts = grammar.splits(seed=3, train=300, dev=30, test=30, test_long=5)
-    return {split: (write(folder / f"{split}.en", [e.src for e in parts[split]]), write(folder / f"{split}.de", [e.tgt for e in parts[split]]))
+    return {split: (write(folder / f"{split}.en", [e.src for e in parts[split]]),
+                    write(folder / f"{split}.de", [e.tgt for e in parts[split]]))
             for split in ("train", "dev", "test")}
 
 
@@ -67,7 +69,8 @@ def test_shipped_weights_load_with_8_and_16_bits(made, tmp_path):
         ship(run, tmp_path / str(bits), bits)
         for name, tensor in load(tmp_path / str(bits)).model.state_dict().items():
             largest = exact[name].abs().max() if exact[name].dim() < 2 else exact[name].abs().amax(1, keepdim=True)
-            assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1 else 2**11) * 1.001 + 1e-7).all(), name
+            assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1
+                                                               else 2**11) * 1.001 + 1e-7).all(), name
     size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
     assert size[8] < 0.8 * size[16]  # rows of 8 numbers: of wider ones the scale is a smaller part
 
@@ -87,7 +90,8 @@ def fails(arguments, capsys, *named):
 
 
 def run(arguments, stdin=b"", **options):
-    return subprocess.run([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], input=stdin, capture_output=True, **options)
+    return subprocess.run([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], input=stdin,
+                          capture_output=True, **options)
 
 
 # --- what is right -----------------------------------------------------------------------------------------------------------------
@@ -96,7 +100,9 @@ def test_chain_leaves_a_whole_run(made, capsys):
     record = json.loads((made / "run" / "record.json").read_text())
     assert record["metrics"]["steps"] == 12 and [tried["checkpoints"] for tried in record["averages"]] == [1, 2, 3]
     assert {"command", "revision", "date", "data", "config", "seed", "hardware", "versions", "seconds"} <= set(record)
-    assert [line["step"] for line in map(json.loads, (made / "run" / "metrics.jsonl").read_text().splitlines())] == [2, 4, 6, 8, 10, 12]
+    assert [line["step"]
+            for line in map(json.loads,
+                            (made / "run" / "metrics.jsonl").read_text().splitlines())] == [2, 4, 6, 8, 10, 12]
     assert sorted(p.name for p in (made / "run" / "checkpoints").iterdir()) == ["step_12", "step_4", "step_8"]
 
 
@@ -126,10 +132,13 @@ def test_evaluate_keeps_the_scores_of_files_by_their_names(made, copy, text, tmp
     "Two sizes of one test set stay apart in the run's record, each with the digests of its files."
     sources, references = (open(path, encoding="utf-8").read().splitlines() for path in text["test"])
     for name, count in (("news_full", 30), ("news_filtered_20", 20)):
-        files = [write(tmp_path / f"{name}.{side}", lines[:count]) for side, lines in (("en", sources), ("de", references))]
-        cli.main(["evaluate", str(copy), "--src", files[0], "--ref", files[1], "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
+        files = [write(tmp_path / f"{name}.{side}", lines[:count]) for side,
+                 lines in (("en", sources), ("de", references))]
+        cli.main(["evaluate", str(copy), "--src", files[0], "--ref", files[1], "--beam-size", "1", "--record",
+                  str(tmp_path / "kept.json")])
     kept = json.loads((tmp_path / "kept.json").read_text())
-    assert {name: facts["pairs"] for name, facts in kept["data"]["scored"].items()} == {"news_full": 30, "news_filtered_20": 20}
+    assert {name: facts["pairs"] for name,
+            facts in kept["data"]["scored"].items()} == {"news_full": 30, "news_filtered_20": 20}
     assert kept["data"]["scored"]["news_full"]["sha256"]["src"] == file_digest(text["test"][0])
     assert {"sacrebleu/news_full", "sacrebleu/news_filtered_20"} <= set(kept["metrics"])
     assert json.loads((copy / "record.json").read_text())["metrics"] == kept["metrics"]
@@ -141,8 +150,10 @@ def test_evaluate_keeps_the_scores_of_files_by_their_names(made, copy, text, tmp
 
 def test_translate_keeps_line_n_at_line_n(made, text):
     lines = open(text["test"][0], "rb").read().splitlines()[:4]
-    odd = "dog\u2028dog\x85dog\x0b\x0c\x1c\x1d\x1e\u2029dog\rdog".encode()  # no newline, whatever other programs hold them for
-    stdin = lines[0] + b"\n\n" + lines[1] + b"\r\n" + odd + b"\n\xe2\x80\xa8\n" + lines[2]  # an empty line, a Windows line; no end
+    odd = "dog\u2028dog\x85dog\x0b\x0c\x1c\x1d\x1e\u2029dog\rdog".encode(
+        )  # no newline, whatever other programs hold them for
+    stdin = lines[0] + b"\n\n" + lines[1] + b"\r\n" + odd + b"\n\xe2\x80\xa8\n" + lines[
+        2]  # an empty line, a Windows line; no end
     done = run(["translate", made / "run", "--beam-size", "1"], stdin)
     assert done.returncode == 0 and not done.stderr
     out = done.stdout.decode().split("\n")
@@ -152,7 +163,8 @@ def test_translate_keeps_line_n_at_line_n(made, text):
 
 
 def test_translate_answers_before_the_input_ends(made):
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"), "--beam-size", "1"],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"),
+                                "--beam-size", "1"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         process.stdin.write(b"The dog sleeps.\n")
@@ -166,7 +178,8 @@ def test_translate_answers_before_the_input_ends(made):
 def test_translate_survives_a_reader_that_leaves(made, text):
     command = f"{sys.executable} -m annotated_transformer translate {made / 'run'} --beam-size 1"
     lines = open(text["train"][0], "rb").read() * 3
-    process = subprocess.Popen([*command.split()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([*command.split()], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
     process.stdout.close()
     _, error = process.communicate(lines)
     assert process.returncode == 141 and b"Traceback" not in error
@@ -203,10 +216,12 @@ def test_translate_stops_at_bytes_that_are_not_utf8(made, tmp_path, place):
     lines = b"The dog sleeps.\n\nThe dog sleeps.\nStra\xdfe\nThe dog sleeps.\n"
     (tmp_path / "latin.en").write_bytes(lines)
     on_file = place == "file"
-    done = run(["translate", made / "run", "--beam-size", "1", *([tmp_path / "latin.en"] if on_file else [])], b"" if on_file else lines)
+    done = run(["translate", made / "run", "--beam-size", "1", *([tmp_path / "latin.en"] if on_file else [])], b""
+               if on_file else lines)
     assert done.returncode == 2 and done.stdout.count(b"\n") == 3 and done.stdout.endswith(b"\n")
     told = done.stderr.decode().splitlines()
-    assert len(told) == 1 and "line 4" in told[0] and "UTF-8" in told[0] and ("latin.en" if on_file else "standard input") in told[0]
+    assert len(told) == 1 and "line 4" in told[0] and "UTF-8" in told[0] and (
+        "latin.en" if on_file else "standard input") in told[0]
 
 
 def test_nbest_and_scores(made, text, capsys):
@@ -225,14 +240,16 @@ def test_nbest_and_scores(made, text, capsys):
     best = [text for text, in made_by()]
     assert best == translator.translate(sources)
     several = made_by("--nbest", "3")
-    assert [int(fields[0]) for fields in several] == [0, 0, 0, 1, 2, 2, 2, 3, 3, 3] and all(len(fields) == 3 for fields in several)
+    assert [int(fields[0]) for fields in several] == [0, 0, 0, 1, 2, 2, 2, 3, 3,
+                                                      3] and all(len(fields) == 3 for fields in several)
     assert [several[i][1] for i in (0, 3, 4, 7)] == best
     scores = [float(fields[2]) for fields in several]
     assert all(scores[i] >= scores[i + 1] >= scores[i + 2] for i in (0, 4, 7)) and scores[3] == 0
     for option in ((), ("--nbest", "3")):
         for fields in made_by("--scores", *option, "--alpha", "0"):
             numbers = [float(pair.rsplit(":", 1)[1]) for pair in fields[-1].split()]
-            assert len(fields) == (4 if option else 3) and abs(sum(numbers) - float(fields[-2])) < 1e-4 * (len(numbers) + 2)
+            assert len(fields) == (4 if option
+                                   else 3) and abs(sum(numbers) - float(fields[-2])) < 1e-4 * (len(numbers) + 2)
 
 
 STREAM = """
@@ -241,7 +258,6 @@ import sys
 from types import SimpleNamespace
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.translation import Translation
 
@@ -264,7 +280,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stder
 def streamed(tmp_path, translator, pieces):
     "The memory, in MB, and the output of `translate` on a stream whose `pieces` are written one after the other."
     with open(tmp_path / "out", "wb") as out:
-        process = subprocess.Popen([sys.executable, "-c", STREAM, translator], stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-c", STREAM, translator], stdin=subprocess.PIPE, stdout=out,
+                                   stderr=subprocess.PIPE)
         for piece in pieces:
             process.stdin.write(piece)
         _, error = process.communicate(timeout=500)
@@ -277,7 +294,8 @@ def test_memory_does_not_grow_with_the_stream(tmp_path):
     small, _ = streamed(tmp_path, "grammar", [b"The dog sleeps.\n"] + [b"\n" * 1000] * 5)
     large, out = streamed(tmp_path, "grammar", [b"The dog sleeps.\n"] + [b"\n" * 1000] * 200)
     assert large < small + 10 and out.read_bytes().endswith(b".\n" + b"\n" * 200_000)
-    large, out = streamed(tmp_path, "stub", (b"".join(b"line %d\n" % i for i in range(k, k + 1000)) for k in range(0, 1_000_000, 1000)))
+    large, out = streamed(tmp_path, "stub",
+                          (b"".join(b"line %d\n" % i for i in range(k, k + 1000)) for k in range(0, 1_000_000, 1000)))
     assert large < small + 10
     with open(out, "rb") as file:
         assert sum(line == b"line %d\n" % i for i, line in enumerate(file)) == 1_000_000
@@ -298,7 +316,6 @@ import sys
 import tqdm
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.prepare import subcommand
 
 init = tqdm.tqdm.__init__
 tqdm.tqdm.__init__ = lambda self, *args, **options: init(self, *args, **options | {"delay": 0, "mininterval": 0})  # not after 2 seconds
@@ -339,9 +356,11 @@ def test_translate_with_head(made, tmp_path):
 
 def test_interrupted_translation(made):
     "Ctrl-C: what is ready has been written, and no traceback is."
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"), "--beam-size", "1"],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"),
+                                "--beam-size", "1"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # ignored where the tests run in the background
+                               preexec_fn=lambda: signal.signal(signal.SIGINT,
+                                                                signal.SIG_DFL))  # ignored where the tests run in the background
     process.stdin.write(b"The dog sleeps.\n")
     process.stdin.flush()
     assert process.stdout.readline().endswith(b"\n")
@@ -353,7 +372,8 @@ def test_interrupted_translation(made):
 def test_interrupted_training_continues(made, tmp_path):
     arguments = ["train", tmp_path / "run", "--data", made / "data", "--config", "tiny", *MODEL,
                  *"--steps 100000 --save-every 50000 --report-every 1 --batch-tokens 400".split()]
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", *map(str, arguments)],
+                               stderr=subprocess.PIPE)
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.time() + 120
     while not (metrics.exists() and metrics.stat().st_size) and time.time() < deadline:
@@ -375,7 +395,8 @@ def test_a_value_that_is_some_presets_default_is_not_ignored(made, tmp_path, cap
 
 def test_train_says_the_rates_peak_and_warns(made, tmp_path, capsys):
     for name, rate, warned in (("usual", "0.5", False), ("mistaken", "5e-4", True)):
-        cli.main(["train", str(tmp_path / name), "--data", str(made / "data"), "--config", "tiny", *MODEL, "--steps", "1", "--warmup-steps", "400",
+        cli.main(["train", str(tmp_path / name), "--data", str(made / "data"), "--config", "tiny", *MODEL, "--steps",
+                  "1", "--warmup-steps", "400",
                   "--rate", rate])
         said = capsys.readouterr().err
         assert f"up to {float(rate) * 16**-0.5 * 400**-0.5:.2g} at update 400" in said
@@ -393,7 +414,8 @@ def test_same_command_again_continues(made, capsys):
 def test_word_pieces(text, tmp_path, capsys):
     cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300", "--vocabulary", "word-pieces"))
     assert (tmp_path / "data" / "vocabulary.json").exists()
-    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", "tiny", *MODEL, "--steps", "2"])
+    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", "tiny", *MODEL, "--steps",
+              "2"])
     cli.main(["evaluate", str(tmp_path / "run"), "--beam-size", "1"])
 
 
@@ -433,7 +455,8 @@ def test_files_of_different_lengths(text, tmp_path, capsys):
 def test_line_that_is_not_utf8(text, tmp_path, capsys):
     lines = open(text["train"][1], "rb").read().split(b"\n")
     (tmp_path / "latin.de").write_bytes(b"\n".join(lines[:6] + [b"Stra\xdfe"] + lines[7:]))
-    fails(["prepare", tmp_path / "data", "--train", text["train"][0], tmp_path / "latin.de"], capsys, "latin.de", "line 7", "UTF-8")
+    fails(["prepare", tmp_path / "data", "--train", text["train"][0], tmp_path / "latin.de"], capsys, "latin.de",
+          "line 7", "UTF-8")
     assert not (tmp_path / "data").exists()
 
 
@@ -444,14 +467,16 @@ def test_empty_line_on_one_side_is_left_out_and_counted(text, tmp_path, capsys):
     cli.main(["prepare", str(tmp_path / "data"), "--train", broken, text["train"][1], *rest])
     said = capsys.readouterr().err
     assert "299 pairs" in said and "empty" in said
-    fails(["prepare", tmp_path / "strict", "--train", broken, text["train"][1], *rest, "--strict"], capsys, "broken.en", "line 10")
+    fails(["prepare", tmp_path / "strict", "--train", broken, text["train"][1], *rest, "--strict"], capsys, "broken.en",
+          "line 10")
     assert not (tmp_path / "strict").exists()
 
 
 def test_ten_thousand_word_line_is_left_out_and_counted(text, tmp_path, capsys):
     english = open(text["train"][0], encoding="utf-8").read().splitlines()
     long = write(tmp_path / "long.en", ["dog " * 10_000] + english[1:])
-    cli.main(["prepare", str(tmp_path / "data"), "--train", long, text["train"][1], "--dev", *text["dev"], "--test", *text["test"],
+    cli.main(["prepare", str(tmp_path / "data"), "--train", long, text["train"][1], "--dev", *text["dev"], "--test",
+              *text["test"],
               "--vocab-size", "300"])
     said = capsys.readouterr().err
     assert "299 pairs" in said and "long" in said
@@ -459,13 +484,16 @@ def test_ten_thousand_word_line_is_left_out_and_counted(text, tmp_path, capsys):
 
 @pytest.mark.parametrize("kind", ["bpe", "word-pieces"])
 def test_vocabulary_larger_than_the_text_allows(text, tmp_path, capsys, kind):
-    said = fails(prepare_arguments(tmp_path / "data", text, "--vocab-size", "90000", "--vocabulary", kind), capsys, "90000", "at most")
+    said = fails(prepare_arguments(tmp_path / "data", text, "--vocab-size", "90000", "--vocabulary", kind), capsys,
+                 "90000", "at most")
     largest = said.split("at most ")[1].split()[0]
-    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", largest, "--vocabulary", kind))  # the advice holds
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", largest, "--vocabulary",
+                               kind))  # the advice holds
 
 
 def test_not_a_run_directory(made, tmp_path, capsys):
-    for command in (["translate", tmp_path], ["evaluate", tmp_path], ["translate", made / "data"], ["evaluate", tmp_path / "nothing"]):
+    for command in (["translate", tmp_path], ["evaluate", tmp_path], ["translate", made / "data"],
+                    ["evaluate", tmp_path / "nothing"]):
         fails(command, capsys, command[1])
     fails(["train", tmp_path / "new"], capsys, "--data")
     assert not (tmp_path / "new").exists()
@@ -542,7 +570,8 @@ def test_no_pickle_is_opened(copy, capsys):
 
 def test_references_of_another_length(made, text, tmp_path, capsys):
     short = write(tmp_path / "short.de", ["ein Satz"])
-    fails(["evaluate", made / "run", "--src", text["test"][0], "--ref", short], capsys, "test.en has 30", "short.de has 1")
+    fails(["evaluate", made / "run", "--src", text["test"][0], "--ref", short], capsys, "test.en has 30",
+          "short.de has 1")
 
 
 @pytest.mark.parametrize("arguments, named", [
@@ -553,8 +582,10 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "0"], ["steps 0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"], ["unrecognized arguments: --vocab-size 77"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "1" + "0" * 26], ["TransformerConfig: no model can be built", "give smaller ones"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"],
+     ["unrecognized arguments: --vocab-size 77"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-model", "1" + "0" * 26],
+     ["TransformerConfig: no model can be built", "give smaller ones"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--d-ff", "9" * 14], ["weights", "give a smaller model"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--dropout", "2"], ["dropout is 2"]),
     (["train", "NEW", "--data", "DATA", "--from", "RUN", "--d-model", "0"], ["d_model is 0"]),
@@ -574,36 +605,46 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["export", "RUN", "DATA"], ["DATA", "exists"]),
     (["evaluate", "RUN", "--alpha", "1000"], ["alpha 1000"]),
     (["train", "RUN", "--steps", "5"], ["--steps 5", "12"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"], ["attention_dropout", "1.5"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"],
+     ["attention_dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--seed", "-1"], ["seed -1"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--rate", "nan"], ["rate nan"]),
     (["prepare", "grammar", "NEW", "--src", "de", "--tgt", "en"], ["--src de", "prepare grammar --help"]),
     (["evaluate", "RUN", "--split", "exam"], ["exam", "test"]),
     (["evaluate", "RUN", "--src", "DATA/test.en"], ["--ref"]),
     (["prepare", "NEW"], ["--train"]),
-    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "unigram"], ["--vocabulary unigram: give bpe, word-pieces, or a file"]),
-    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "NOTHING.model"], ["nothing.model: No such file"]),
-    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "a.model", "--vocab-size", "9"], ["--vocab-size", "--vocabulary a.model"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "unigram"],
+     ["--vocabulary unigram: give bpe, word-pieces, or a file"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "NOTHING.model"],
+     ["nothing.model: No such file"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "a.model", "--vocab-size", "9"],
+     ["--vocab-size", "--vocabulary a.model"]),
     (["prepare", "grammar"], ["FOLDER", "prepare grammar --help"]),
     (["prepare", "NEW", "--corpus", "novels"], ["novels"]),
-    *[(["prepare", "grammar", "NEW", "--vocab-size", size], [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
+    *[(["prepare", "grammar", "NEW", "--vocab-size", size],
+       [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
       for size in ("99999999999", "2147483647", "4", "-5")],
     # options that would have no effect
     (["prepare", "multi30k", "NEW", "--max-words", "80"], ["--max-words 80", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--holdout", "10"], ["--holdout 10", "multi30k"]),
-    (["prepare", "NEW", "--corpus", "multi30k", "--train", "DATA/train.en", "DATA/train.de"], ["--train", "prepare multi30k --help"]),
-    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--holdout", "10", "--vocabulary-from", "NOTHING"], ["NOTHING"]),
+    (["prepare", "multi30k", "NEW", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
+    (["prepare", "multi30k", "NEW", "--holdout", "10"], ["--holdout 10", "multi30k"]),
+    (["prepare", "multi30k", "NEW", "--train", "DATA/train.en", "DATA/train.de"],
+     ["--train", "prepare multi30k --help"]),
+    (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--holdout", "10", "--vocabulary-from", "NOTHING"],
+     ["NOTHING"]),
     (["demo", "NEW", "--steps", "0"], ["steps 0"]),
     (["evaluate", "RUN", "--against", "NOTHING"], ["NOTHING: no such run"]),
-    (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--against", "ende"], ["--against ende: no such file", "translations"]),
+    (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--against", "ende"],
+     ["--against ende: no such file", "translations"]),
     (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"], ["--max-length 3", "symbols: give"]),
-    (["prepare", "NEW", "--corpus", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "prepare trees --help"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"],
+     ["--max-length 3", "symbols: give"]),
+    (["prepare", "trees", "NEW", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "prepare trees --help"]),
     (["prepare", "trees", "NEW", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
     (["prepare", "trees", "NEW", "grammar-trees", "DATA"], ["DATA: has no effect", "grammar-trees"]),
     (["prepare", "trees", "NEW", "ptb-sample", "--separate-vocabularies"], ["--separate-vocabularies"]),
-    (["prepare", "NEW", "--train", "a", "b", "--dev", "a", "b", "--test", "a", "b", "--holdout", "10"], ["--holdout 10"]),
+    (["prepare", "NEW", "--train", "a", "b", "--dev", "a", "b", "--test", "a", "b", "--holdout", "10"],
+     ["--holdout 10"]),
     (["evaluate", "--translations", "a", "--references", "b", "--beam-size", "8"], ["--beam-size"]),
     (["evaluate", "RUN", "--references", "DATA/test.de", "--split", "dev"], ["--src"]),
     (["train", "RUN", "--d-k", "64"], ["--d-k 64", "8"]),
@@ -611,9 +652,12 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "RUN", "--dropout", "0.3"], ["--dropout 0.3", "0.05"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
-    places = {"RUN": str(made / "run"), "DATA": str(made / "data"), "NEW": str(tmp_path / "new"), "NOTHING": str(tmp_path / "nothing")}
-    filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/").replace("NOTHING", places["NOTHING"])) for a in arguments]
-    fails(filled, capsys, *[places.get(n, n.replace("DATA", places["DATA"]).replace("NOTHING", places["NOTHING"])) for n in named])
+    places = {"RUN": str(made / "run"), "DATA": str(made / "data"), "NEW": str(tmp_path / "new"),
+              "NOTHING": str(tmp_path / "nothing")}
+    filled = [places.get(a, a.replace("DATA/", places["DATA"] + "/").replace("NOTHING", places["NOTHING"]))
+              for a in arguments]
+    fails(filled, capsys,
+          *[places.get(n, n.replace("DATA", places["DATA"]).replace("NOTHING", places["NOTHING"])) for n in named])
     assert not (tmp_path / "new").exists() or arguments[0] == "demo"
 
 
@@ -647,7 +691,8 @@ def test_waiting_threads_sleep_soon():
             "cli.prepare_process(cli.for_every_command(['train'])[0]); print(early, os.environ['GOMP_SPINCOUNT'])")
     for given, expected in (({}, "False 1000"), ({"GOMP_SPINCOUNT": "7"}, "False 7")):
         environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | given
-        assert subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True, check=True).stdout.split() == expected.split()
+        assert subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True,
+                              check=True).stdout.split() == expected.split()
 
 
 # --- what a user's trial found ------------------------------------------------------------------------------------------------------------------
@@ -655,7 +700,8 @@ def test_waiting_threads_sleep_soon():
 @pytest.mark.parametrize("wrong", ["--minutes -1", "--device-tokens 0", "--seed -1", "--seed 99999999999999999999"])
 def test_a_refused_training_leaves_nothing(wrong, made, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
-        cli.main(["train", str(tmp_path / "run"), "--data", str(made / "data"), "--config", "tiny", *MODEL, *wrong.split()])
+        cli.main(["train", str(tmp_path / "run"), "--data", str(made / "data"), "--config", "tiny", *MODEL,
+                  *wrong.split()])
     assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
@@ -694,12 +740,13 @@ def test_the_other_run_is_looked_at_before_the_work(made, copy, tmp_path, capsys
     assert Run.open(own).history.evaluations() == before
 
 
-@pytest.mark.parametrize("arguments", [["prepare", "HERE", "--corpus", "grammar"], ["export", "grammar", "HERE"]])
+@pytest.mark.parametrize("arguments", [["prepare", "grammar", "HERE"], ["export", "grammar", "HERE"]])
 def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "here" / "inner").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "inner")
-    fails(["." if a == "HERE" else a for a in arguments], capsys, ".: a new folder would take the place of the one that you are in")
-    fails(["prepare", "..", "--corpus", "grammar"], capsys, "..: a new folder would take the place")
+    fails(["." if a == "HERE" else a for a in arguments], capsys,
+          ".: a new folder would take the place of the one that you are in")
+    fails(["prepare", "grammar", ".."], capsys, "..: a new folder would take the place")
     assert not any((tmp_path / "here" / "inner").iterdir()) and os.listdir(tmp_path) == ["here"]
 
 
@@ -712,28 +759,160 @@ def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == printed
 
 
+def run_in(env: dict, *arguments, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "annotated_transformer", *map(str, arguments)], capture_output=True,
+                          env=os.environ | env, **options)
+
+
+def test_a_terminal_that_shows_ascii_alone(made, tmp_path):
+    "Nothing ends in a traceback; what cannot be shown is escaped, and JSON stays JSON."
+    sources, wanted = write(tmp_path / "müde.en",
+                            ["The dog sleeps."]), write(tmp_path / "müde.de", ["Der Hund schläft."])
+    ascii_alone = {"PYTHONIOENCODING": "ascii"}
+    for more in ([], ["--json"]):
+        done = run_in(ascii_alone, "evaluate", made / "run", "--src", sources, "--references", wanted, "--beam-size",
+                      "1", *more)
+        assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+        assert json.loads(done.stdout)["set"] == "müde" if more else done.stdout.startswith(b"m\\xfcde: 1 sentence")
+    done = run_in(ascii_alone, "prepare", "sources", "--help")
+    assert done.returncode == 0
+    done = run_in(ascii_alone, "evaluate", tmp_path / "größer")
+    assert done.returncode == 2 and b"gr\\xf6\\xdfer" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_a_name_of_any_bytes(made, tmp_path):
+    "A reference file whose name is not UTF-8: its scores stand in the run's record, and the next command reads it."
+    run = shutil.copytree(made / "run", tmp_path / "run\udcfe")
+    (tmp_path / "text.en").write_text("The dog sleeps.\n")
+    name = os.fsencode(tmp_path) + b"/text\xff.de"
+    with open(name, "wb") as file:
+        file.write("Der Hund schläft.\n".encode())
+    for _ in range(2):
+        done = run_in({}, "evaluate", run, "--src", tmp_path / "text.en", "--references", os.fsdecode(name),
+                      "--beam-size", "1",
+                      "--record", os.fsdecode(os.fsencode(tmp_path) + b"/kept\xfe.json"))
+        assert done.returncode == 0, done.stderr
+    assert [e["set"] for e in Run.open(run).record.read()["evaluations"]][-2:] == ["text\udcff"] * 2
+    for to in ("huggingface", "ctranslate2"):
+        cli.main(["export", str(run), str(tmp_path / to), "--to", to])
+        assert "run\\udcfe" in (tmp_path / to / "README.md").read_text(encoding="utf-8")
+
+
+def test_names_that_begin_with_a_dash(made, tmp_path, text):
+    (tmp_path / "-x.en").write_text("The dog sleeps.\n")
+    for arguments in (["translate", "--beam-size", "1", made / "run", "--", "-x.en"],
+                      ["--threads", "1", "translate", "--beam-size", "1", "--", made / "run", "-x.en"],
+                      ["translate", made / "run", "./-x.en", "--beam-size", "1"]):
+        done = run_in({}, *arguments, cwd=tmp_path)
+        assert done.returncode == 0 and done.stdout.count(b"\n") == 1, done.stderr
+    done = run_in({}, "prepare", "--holdout", "10", "--vocab-size", "300", "--train", *text["train"], "--", "-data",
+                  cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.endswith(
+        b"train runs/-data --data ./-data --config small\n"), done.stderr
+
+
+def test_an_error_quotes_what_was_given_shortly(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "x\x1b[31m\n" + "y" * 100_000])
+    said = capsys.readouterr().err
+    assert len(said) < 1500 and said.count("\n") == 1 and "\x1b" not in said and "such run directory" in said
+
+
+def test_weights_that_ship_win_over_a_folder(made, tmp_path, monkeypatch, capsys):
+    shutil.copytree(made / "run", tmp_path / "grammar")
+    monkeypatch.chdir(tmp_path)
+    assert find_run("grammar").folder == shipped_runs()["grammar"]
+    assert f"warning: grammar: the weights that ship are taken; for your own, give {tmp_path / 'grammar'}" in capsys.readouterr().err
+    assert find_run(tmp_path / "grammar").folder == tmp_path / "grammar"
+    fails(["train", "ende", "--data", str(made / "data"), "--config", "tiny"], capsys,
+          "ende: the name of weights that ship")
+
+
+def test_a_folder_of_ones_own_is_not_swept_away(tmp_path, text, capsys):
+    for name in ("data.tmp", "data.old.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+    fails(prepare_arguments(tmp_path / "data", text, "--tgt", "tmp"), capsys, "language 'tmp': give a code")
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300"))
+    assert all((tmp_path / name / "mine").exists() for name in ("data.tmp", "data.old.tmp"))
+
+
+def test_scores_of_given_targets(made, tmp_path, capsysbinary):
+    "Line by line the log-probability; the beam's own score is that number, divided by its length penalty."
+    lines = ["The dog sleeps.", "", "Every cow is old."]
+    src, tgt, t = write(tmp_path / "a.en", lines), tmp_path / "a.de", load(made / "run")
+    found = [h[0] for h in t.n_best(lines, 1)]
+    write(tgt, [h.text for h in found])
+    capsysbinary.readouterr()
+    cli.main(["score", str(made / "run"), str(src), str(tgt), "--tokens"])
+    lines = capsysbinary.readouterr().out.decode().splitlines()
+    assert len(lines) == 3
+    for line, h in zip(lines, found):
+        total, tokens = line.split(" ||| ")
+        numbers = [float(token.rsplit(":", 1)[1]) for token in tokens.split()]
+        assert float(total) == pytest.approx(sum(numbers), abs=1e-3)
+        if h.log_probabilities and h.symbols[-1] == "</s>" and t.encode([h.text], "tgt")[0][:-1] == t.vocabulary.encode(
+            h.text) and len(numbers) == len(h.symbols):
+            assert numbers == pytest.approx(h.log_probabilities, abs=2e-3)
+    fails(["score", str(made / "run"), str(src), str(write(tmp_path / "b.de", ["eins"]))], capsysbinary,
+          "a.en has 3 lines")
+
+
+def test_several_runs_are_scored_as_one(made, tmp_path, capsys):
+    "An ensemble of twice the same run has the run's own numbers."
+    src, tgt = write(tmp_path / "a.en",
+                     ["The dog sleeps.", "Every cow is old."]), write(tmp_path / "a.de",
+                                                                      ["Der Hund schläft.", "Jede Kuh ist alt."])
+    capsys.readouterr()
+    found = []
+    for runs in ([made / "run"], [made / "run"] * 2):
+        cli.main(["evaluate", *map(str, runs), "--src", str(src), "--references", str(tgt), "--json"])
+        found.append(json.loads(capsys.readouterr().out)["metrics"])
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    fails(["evaluate", str(made / "run"), str(made / "run"), "--record", str(tmp_path / "r.json")], capsys, "--record",
+          "several runs")
+
+
 @pytest.mark.parametrize(("typed", "name", "now"), [
     ("d --corpus grammar --vocab-size 9", "prepare_grammar", "d --vocab-size 9"),
     ("--overwrite d --corpus=multi30k --source s", "prepare_multi30k", "--overwrite d --source s"),
     ("d --corpus ptb --source s --leaves tags", "prepare_trees", "d ptb s --leaves tags"),
-    ("d --corpus files --train a b", "prepare", "d --train a b"), ("d --sources s.toml --strict", "prepare_sources", "d s.toml --strict"),
+    ("d --corpus files --train a b", "prepare", "d --train a b"),
+    ("d --sources s.toml --strict", "prepare_sources", "d s.toml --strict"),
     ("grammar --train a b", "prepare", "grammar --train a b"), ("trees d ptb s", "prepare_trees", "d ptb s")])
 def test_the_spelling_of_version_0_1(capsys, typed, name, now):
     assert subcommand(typed.split()) == (name, now.split())
-    assert ("spelling of version 0.1" in capsys.readouterr().err) == ("--corpus" in typed and "files" not in typed or "--sources" in typed)
+    assert ("spelling of version 0.1" in capsys.readouterr().err) == ("--corpus" in typed and "files" not in typed
+                                                                      or "--sources" in typed)
 
 
 def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):
     english, german = text["train"]
     with pytest.raises(SystemExit) as end:
-        cli.main(["prepare", str(tmp_path / "data"), "--train", german, english, "--holdout", "10", "--src", "en", "--tgt", "de"])
-    assert end.value.code == 2 and "ends in .de, and its side's language is en" in capsys.readouterr().err and not (tmp_path / "data").exists()
+        cli.main(["prepare", str(tmp_path / "data"), "--train", german, english, "--holdout", "10", "--src", "en",
+                  "--tgt", "de"])
+    assert end.value.code == 2 and "ends in .de, and its side's language is en" in capsys.readouterr().err and not (
+        tmp_path / "data").exists()
 
 
 def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])])
     assert end.value.code == 2 and "annotated-transformer parse" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("run", "text", "said"), [
+    ("grammar", "The parliament sleeps.",
+     "words that the built-in grammar lacks, and this model knows no others: parliament"),
+    ("grammar-trees", "The parliament sleeps .",
+     "words that the built-in grammar lacks, and this model knows no others: parliament"),
+    ("grammar", "The cow SLEEPS.", ""), ("ende", "The parliament sleeps.", ""),
+    ("ende", "The co\u00adw sleeps.", "invisible characters, or letters in parts: U+00AD"),
+    ("ende", "Zu\u0308rich is large.", "invisible characters, or letters in parts: U+0308"),
+    ("ende", "The \u2585 sleeps.", "characters that the vocabulary lacks: \u2585 (U+2585)")])
+def test_what_a_line_is_warned_of(run, text, said):
+    t = load(run)
+    assert oddity(t, text, t.encode([text])[0])[0] == said
 
 
 @pytest.mark.parametrize("ask", [

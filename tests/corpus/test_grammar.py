@@ -1,7 +1,5 @@
-"""The built-in grammar as the corpus and the demo use it:
-
-full size, reproducible in another process, with sound structure.
-"""
+"""The built-in grammar as the corpus and the demo use it: full size, reproducible in another process, with sound
+structure."""
 import hashlib
 import json
 import os

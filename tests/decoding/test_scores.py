@@ -310,7 +310,7 @@ def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
     "newstest2013 to develop with, unless told otherwise; both sizes of newstest2014, each under a name of its own."
     for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8), ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
         out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record", tmp_path / "kept.json").out
-        assert f"{name}: {n} sentences" in out and "per token" in out and "per word\n" in out
+        assert f"{name}: {n} sentences" in out and "per token, " in out and "per word\n" in out
     kept = json.loads((tmp_path / "kept.json").read_text())
     for name in ("newstest2013", "newstest2014_full", "newstest2014_filtered_2737"):
         metrics = {kind.split("/")[0] for kind in kept["metrics"] if kind.endswith(f"/{name}")}

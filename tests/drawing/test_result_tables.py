@@ -1,7 +1,5 @@
-"""Tables of results:
-
-any text is text in each notation, every number leads to its record's file, and what is kept comes back.
-"""
+"""Tables of results: any text is text in each notation, every number leads to its record's file, and what is kept
+comes back."""
 import re
 from html.parser import HTMLParser
 

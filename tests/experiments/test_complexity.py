@@ -259,10 +259,8 @@ def test_dependency_of_a_layer_that_reads_one_place():
 
 
 def brute_force(n, offsets_of):
-    """Rounds from input j to output i, by walking:
-
-    in round s a signal at p goes to p + each of offsets_of(s), and is lost outside.
-    """
+    """Rounds from input j to output i, by walking: in round s a signal at p goes to p + each of offsets_of(s), and
+    is lost outside."""
     lengths = torch.zeros(n, n, dtype=torch.long)
     for j in range(n):
         at = {j}
@@ -287,10 +285,8 @@ def test_path_lengths_are_those_of_a_walk(n, k, r):
 
 
 def test_centred_dilated_kernels_leave_pairs_apart():
-    """The chapter's note: of 16 positions and dilations 1, 3, 9, 27, ...
-
-    the first and the last never meet; a walk agrees, pair by pair.
-    """
+    """The chapter's note: of 16 positions and dilations 1, 3, 9, 27, ... the first and the last never meet; a walk
+    agrees, pair by pair."""
     found = path_lengths(lambda s, depth: Convolution(s.d, s.k, dilation=min(s.k**depth, s.n)), Sizes(16, 8, k=3))
     assert torch.equal(found, brute_force(16, lambda s: (-(3 ** (s - 1)), 0,
                                                          3 ** (s - 1)))) and found[-1, 0] == found[2, 0] == 0

@@ -1,7 +1,5 @@
-"""The records of this repository: whole, possible, and where they belong. (No test asks git:
-
-a clone of depth 1 is enough.)
-"""
+"""The records of this repository: whole, possible, and where they belong. (No test asks git: a clone of depth 1 is
+enough.)"""
 import json
 import math
 import re

@@ -1,8 +1,5 @@
-"""The judge:
-
-claims that are whole, statistics compared with others', verdicts that follow from the records, each verdict reached on
-made-up ones.
-"""
+"""The judge: claims that are whole, statistics compared with others', verdicts that follow from the records, each
+verdict reached on made-up ones."""
 import functools
 import importlib
 import json
@@ -223,10 +220,8 @@ def test_only_systems_with_the_same_blocks_lend_their_spread():
 
 
 def test_so_many_seeds_would_have_been_enough():
-    """Of an effect that needs n seeds:
-
-    with n blocks of the same spread and size the interval leaves zero, with one fewer it does not.
-    """
+    """Of an effect that needs n seeds: with n blocks of the same spread and size the interval leaves zero, with one
+    fewer it does not."""
     for effect in (0.4, 0.7, 1.2):
         needed = compare({"a": dict(enumerate([0.0, 1.0, 2.0])),
                           "b": dict(enumerate([effect + 0.3, effect + 0.7, effect + 2.0]))}, "a", "b").needed(effect)
@@ -257,10 +252,8 @@ def raw(name: str) -> dict:
 
 
 def test_table_3_from_the_raw_records(records):
-    """By hand:
-
-    fourteen rows with the seeds 5 to 7, what a row and a seed do taken out, and Student's t with 26 degrees of freedom.
-    """
+    """By hand: fourteen rows with the seeds 5 to 7, what a row and a seed do taken out, and Student's t with 26
+    degrees of freedom."""
     whole = [row for row in ROWS if not row.startswith("AOP") and f"row_small_{row}_seed7" in records]
     x = {"perplexity": np.array([[-100 * math.log(raw(f"row_small_{row}_seed{s}")["metrics"]["perplexity"])
                                   for s in (5, 6, 7)] for row in whole]),

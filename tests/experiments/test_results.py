@@ -1,7 +1,5 @@
-"""The tables of results:
-
-every cell the paper's or a record's, else missing with a command; and the summary, which is what the records give.
-"""
+"""The tables of results: every cell the paper's or a record's, else missing with a command; and the summary, which
+is what the records give."""
 import json
 import math
 import os

@@ -93,7 +93,7 @@ def test_the_rows_of_a_seed_have_one_precision(place, tmp_path):
 
 
 def test_the_corpus_must_be_the_scales(place, tmp_path):
-    for data, said in ((tmp_path, "no prepared corpus.*--corpus multi30k"), (place.data, "holds grammar")):
+    for data, said in ((tmp_path, "no prepared corpus.*prepare multi30k"), (place.data, "holds grammar")):
         if data == place.data:
             (data / "multi30k").symlink_to(data / "grammar")
         with pytest.raises(InputError, match=said):

@@ -1,7 +1,5 @@
-"""What `export` writes, used as others would use it:
-
-by CTranslate2's engine, transformers and onnxruntime, with nothing of this package.
-"""
+"""What `export` writes, used as others would use it: by CTranslate2's engine, transformers and onnxruntime, with
+nothing of this package."""
 import ast
 import itertools
 import json

@@ -640,7 +640,7 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
 
 def test_parse_from_a_pipe(made):
     done = subprocess.run([sys.executable, "-m", "annotated_transformer", "parse", made / "run", "--beam-size", "1"],
-                          input="The dog sleeps.\n\n".encode(), capture_output=True)
+                          input=b"The dog sleeps.\n\n", capture_output=True)
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
 
 
@@ -669,13 +669,13 @@ def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
     for path in (wsj / "22").iterdir():
         path.unlink()
     for arguments, named in (
-        (["prepare", tmp_path / "d", "--corpus", "ptb", "--source", wsj], ["section 22", "dev"]),
+        (["prepare", "trees", tmp_path / "d", "ptb", wsj], ["section 22", "dev"]),
         (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--extra",
-          tmp_path / "no"], ["no"]),
+        (["prepare", "trees", tmp_path / "d", "craft", treebanks / "treebank_craft", "--extra", tmp_path / "no"],
+         ["no"]),
         (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
-        (["prepare", tmp_path / "d", "--corpus", "craft", "--source", treebanks / "treebank_craft", "--vocab-size",
-          "20"], ["--vocab-size 20"]),
+        (["prepare", "trees", tmp_path / "d", "craft", treebanks / "treebank_craft", "--vocab-size", "20"],
+         ["--vocab-size 20"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", tmp_path / "nothing"], ["nothing"]),
         (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),

@@ -190,10 +190,8 @@ def test_tags_of_punctuation():
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 def evalb_table(scores: Scores, rules: Rules) -> list[str]:
-    """The lines of EVALB's own report, as its sample has it:
-
-    the gold words of a skipped line, sentences without a crossing phrase in the totals.
-    """
+    """The lines of EVALB's own report, as its sample has it: the gold words of a skipped line, sentences without a
+    crossing phrase in the totals."""
     rule, valid = "=" * 76, [r for r in scores.rows if r.status == 0]
     out = ["  Sent.                        Matched  Bracket   Cross        Correct Tag",
            " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy", rule]
@@ -408,10 +406,8 @@ def test_broken_score_files(tmp_path):
 # --- real treebanks ---------------------------------------------------------------------------------------------------
 
 def test_penn_treebank_sample_as_nltk_reads_it():
-    """Every tree of the sample:
-
-    words, tags and phrases as NLTK has them; and as text again what the file says, blanks apart.
-    """
+    """Every tree of the sample: words, tags and phrases as NLTK has them; and as text again what the file says,
+    blanks apart."""
     count = 0
     nltk.data.path.append(str(shared("treebank_ptb_sample")))  # NLTK reads from such folders only
     for path in sorted(shared("treebank_ptb_sample").glob("*.mrg"))[:40]:

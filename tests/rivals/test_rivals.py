@@ -1,7 +1,5 @@
-"""Every kind of model goes through the machinery of the Transformer:
-
-trained from the command, killed and continued, searched, refused.
-"""
+"""Every kind of model goes through the machinery of the Transformer: trained from the command, killed and continued,
+searched, refused."""
 
 import math
 import os
