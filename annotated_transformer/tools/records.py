@@ -290,7 +290,7 @@ def results_folder() -> Path:
         return Path(relpath(top / "nbs" / "results"))
     raise InputError("no nbs/results here: go to the top of the checkout, or name the folder of the records")
 
-
+# %% ../../nbs/tools/records.ipynb #983e943b
 def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
     """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: there is no
     folder."""

@@ -289,6 +289,7 @@ def streamed(tmp_path, translator, pieces):
     return int(error.split()[-1]), tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream(tmp_path):
     "Empty lines through the real translator, a great many short ones through one that repeats them."
     small, _ = streamed(tmp_path, "grammar", [b"The dog sleeps.\n"] + [b"\n" * 1000] * 5)

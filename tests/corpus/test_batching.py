@@ -284,6 +284,7 @@ def command(tmp_path):
     return lambda folder, *more: ["prepare", str(folder), "--train", *names, "--holdout", "5", *(more or ("--vocab-size", "80"))]
 
 
+@pytest.mark.slow
 def test_killed_anywhere_prepare_goes_on(tmp_path, command, capsys):
     cli.main(command(tmp_path / "whole" / "data"))
     whole, kept = files_of(tmp_path / "whole" / "data"), set()
@@ -305,6 +306,7 @@ def test_killed_anywhere_prepare_goes_on(tmp_path, command, capsys):
     assert {("encoded", n) for n in range(7)} <= kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [["--vocab-size", "81"], ["--vocab-size", "80", "--vocabulary", "word-pieces"]])
 def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more, capsys):
     "Nothing of the first vocabulary is left, wherever the second `prepare` was killed, and whichever comes third."

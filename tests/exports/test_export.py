@@ -143,7 +143,8 @@ def page_translates(folder, program, line, translator):
     assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
 
 
-@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (BytePairVocabulary, export_onnx),
+@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run),
+                                          pytest.param(BytePairVocabulary, export_onnx, marks=pytest.mark.slow),
                                           (WordPieceVocabulary, export_run)])
 def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
@@ -222,7 +223,8 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
         >= 0.99 * sum(map(len, ours))
 
 
-@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run), (WordPieceVocabulary, export_onnx)])
+@pytest.mark.parametrize("kind, export", [
+    (BytePairVocabulary, export_run), pytest.param(WordPieceVocabulary, export_onnx, marks=pytest.mark.slow)])
 def test_the_page_says_how_with_both_vocabularies(kind, export, tmp_path):
     translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES], 120))
     folder = export(translator, tmp_path / "out")
@@ -371,9 +373,9 @@ class Graphs:
                                                             "src": src.numpy()})[0])[:, None]
 
 
-@pytest.mark.parametrize("changes", [{}, {"pre_norm": True, "positions": "learned", "max_length": 64, "d_k": 3,
-                                          "d_v": 5, "attention_bias": True},
-                                     {"parameter_heads": 2, "n_p": 8}], ids=str)
+@pytest.mark.parametrize("changes", [{}, *(pytest.param(changes, marks=pytest.mark.slow) for changes in (
+    {"pre_norm": True, "positions": "learned", "max_length": 64, "d_k": 3, "d_v": 5, "attention_bias": True},
+    {"parameter_heads": 2, "n_p": 8}))], ids=str)
 def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp_path):
     model = with_every_bias(replace(SMALL, **changes))
     graphs = Graphs(export_onnx(Translator(model, vocabulary), tmp_path / "out"), model.config)

@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import sys
 
 import pytest
 import torch
@@ -324,7 +325,7 @@ def test_fairseq_gives_what_fsmt_gives(options, tmp_path, monkeypatch):
     ids = translator.encode(["low lower the"])[0]
     assert translator.vocabulary.source.pieces(ids) == ["▁low", "▁low", "er", "▁the", "</s>"]
     assert translator.vocabulary.decode([UNKNOWN, *translator.vocabulary.encode("lower dog")]) == "⁇ lower dog"
-    monkeypatch.setattr("test_imports.LINES", ["low lower the", "the dog", "new lower dog low low the dog"])
+    monkeypatch.setattr(sys.modules[__name__], "LINES", ["low lower the", "the dog", "new lower dog low low the dog"])
     check_same(translator, Theirs(model, translator.model.config, order_of_rows(11, 1, 3, 2, 2)))
 
 

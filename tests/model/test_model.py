@@ -442,6 +442,7 @@ def test_products_by_onednn(bias, monkeypatch):
             torch.testing.assert_close(a.double(), b, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_products_of_ever_new_shapes_do_not_fill_the_memory():
     "A training's batches differ in size: what is kept for each shape of a product must be bounded."
     program = """if True:

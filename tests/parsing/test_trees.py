@@ -131,7 +131,7 @@ def test_traces_alone_leave_nothing(parts):
 
 # --- sequences --------------------------------------------------------------------------------------------------------
 
-@drawn
+@settings(max_examples=30, deadline=None)
 @given(rooted)
 def test_sequence_and_back(tree):
     symbols = linearise(tree)

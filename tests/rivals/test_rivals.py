@@ -152,7 +152,7 @@ def trained(data, code, tmp_path_factory):
 # ---------------------------------------------------------------------------------------------------- from the command
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
     "A process of its own is killed in the middle; continued, it ends as the undisturbed one, bit for bit."
     run = tmp_path / "run"
@@ -510,6 +510,7 @@ def test_different_kinds_write_together(trained, data):
     torch.testing.assert_close(together.model(src, tgt).exp(), mean)
 
 
+@pytest.mark.slow
 def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     """Stopped by SIGKILL in a process of its own; the same command goes on, and ends as the undisturbed one, bit for
     bit."""

@@ -169,6 +169,7 @@ def test_patience_ends_a_training_and_the_best_checkpoint_stays(data, tmp_path, 
     assert run.history.metrics()[-1]["step"] == last + 4
 
 
+@pytest.mark.slow
 def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
     config = replace(TRAINING, steps=60, rate=30.0, patience=4, save_minutes=0.0005)
     undisturbed, killed = (start_run(tmp_path / name, data, SHAPE, config) for name in ("undisturbed", "killed"))

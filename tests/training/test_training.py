@@ -118,7 +118,7 @@ def exact(data, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_agree_with_one(data, exact, tmp_path, processes):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
     end(start(run.folder, processes, "--device-tokens", "30"))  # and in parts
@@ -126,6 +126,7 @@ def test_processes_agree_with_one(data, exact, tmp_path, processes):
     assert run.record.read()["processes"] == processes
 
 
+@pytest.mark.slow
 def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
     port = free_port()
@@ -135,12 +136,14 @@ def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
     assert_same(run.folder, exact, 1e-9)
 
 
+@pytest.mark.slow
 def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
     options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2", "--precision", "float32"]
     said = end(start(tmp_path / "run", 2, *options))
     assert said.count("Next: annotated-transformer evaluate") == 1 and len(Run.open(tmp_path / "run").checkpoints.found()) == 1
 
 
+@pytest.mark.slow
 def test_another_number_of_processes_goes_on(data, exact, tmp_path):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
     process = start(run.folder, 2)
@@ -267,7 +270,7 @@ def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> N
     end(start(run.folder, processes))
 
 
-@pytest.mark.parametrize("processes, kills", [(2, 3), *(pytest.param(processes, 25, marks=pytest.mark.slow) for processes in (1, 2))])
+@pytest.mark.parametrize("processes, kills", [(1, 3), *(pytest.param(processes, 25, marks=pytest.mark.slow) for processes in (1, 2))])
 def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills):
     "SIGKILL: the end is the same bit for bit, and no step is reported twice or left out."
     steps = 60 if kills < 10 else 200
@@ -277,6 +280,7 @@ def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills)
     assert not list((run.folder / "checkpoints").glob(".*"))  # nothing half written stays
 
 
+@pytest.mark.slow
 def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
     "torchrun starts the processes again, and the end is the same."
     monkeypatch.setattr(sys.modules[__name__], "OPTIONS", ["--max-restarts", "2", "--monitor-interval", "0.1"])
@@ -291,7 +295,7 @@ def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
     assert_same(run.folder, undisturbed(2, TRAINING.steps))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, processes):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     process = start(run.folder, processes)
@@ -372,6 +376,7 @@ def test_a_measurement_that_fails_loses_no_work(data, whole, tmp_path, monkeypat
     assert train(Run.open(run.folder)) and told(run.folder) == told(whole.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_processes_catch_up_together(data, tmp_path, processes):
     "Every process takes part in the measurement that a kill prevented."
@@ -684,6 +689,7 @@ def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
 # ---------------------------------------------------------------------------------------------------- patience
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_patience_ends_a_run_of_several_processes(data, tmp_path, processes):
     "Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever, or fails."
