@@ -309,7 +309,8 @@ def ships(folder: Path) -> bool:
 
 
 def find_run(name: str | Path) -> Run:
-    """The run of that name that ships with the package, or else the one in a folder. Raises InputError where there is neither.
+    """The run of that name that ships with the package, or else the one in a folder. Raises InputError where there is
+    neither.
 
     A warning says where a folder has the name of weights that ship.
     """
@@ -318,7 +319,8 @@ def find_run(name: str | Path) -> Run:
     shipped = shipped_runs()
     if str(name) in shipped:
         if Path(name).exists():
-            print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}", file=sys.stderr)
+            print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}",
+                  file=sys.stderr)
         return Run.open(shipped[str(name)])
     if not Path(name).exists():
         raise InputError(f"{name}: no such run directory, nor shipped weights ({', '.join(shipped)})")
