@@ -70,15 +70,18 @@ def oddity(translator: translation.Translator, text: str, ids: Sequence[int]) ->
             f"at most)",
                 "divide it")
     if UNKNOWN in ids or WORD_START in text:
-        return f"characters that the vocabulary lacks: {listed(unknown_parts(translator.vocabulary.source, text), code_points)}", "replace them"
+        lacking = listed(unknown_parts(translator.vocabulary.source, text), code_points)
+        return f"characters that the vocabulary lacks: {lacking}", "replace them"
     if (plain := composed(text)) != text and translator.encode([plain])[0] != ids:
         odd = [c for c in text if c not in plain and not c.isascii()]
-        return f"invisible characters, or letters in parts: {listed(odd, code_points)}", "leave them out, and compose the letters (NFC)"
+        return (f"invisible characters, or letters in parts: {listed(odd, code_points)}",
+                "leave them out, and compose the letters (NFC)")
     data = translator.run.config["data"]
     if data.get("name") in ("grammar", "grammar-trees") and data["src"] == "en":
         strange = [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in english_words()]
         if strange:
-            return f"words that the built-in grammar lacks, and this model knows no others: {listed(strange)}", "take other words"
+            return (f"words that the built-in grammar lacks, and this model knows no others: {listed(strange)}",
+                    "take other words")
     return "", ""
 
 

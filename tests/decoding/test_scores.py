@@ -88,9 +88,11 @@ def test_full_stop_of_the_last_word_goes_by_the_older_rule():
 
 
 def test_signs_are_replaced_as_the_script_does():
-    assert replace_unicode_punctuation("”a“ „b‘ c’d … x～y ％ （z） ０２３４５６７８９") == "\"a\" „b‘ c'd ... x~y % (z) 023456789"
+    assert replace_unicode_punctuation("”a“ „b‘ c’d … x～y ％ （z） ０２３４５６７８９") \
+        == "\"a\" „b‘ c'd ... x~y % (z) 023456789"
     assert replace_unicode_punctuation("１") == '"'  # the script's own slip
-    assert replace_unicode_punctuation("Ende。  Neu．a、b：c；d？e！f《g》〈h〉【i】「j」━") == 'Ende. Neu. a,b:c;d?e!f"g"<h>[i]"j"-'
+    assert replace_unicode_punctuation("Ende。  Neu．a、b：c；d？e！f《g》〈h〉【i】「j」━") \
+        == 'Ende. Neu. a,b:c;d?e!f"g"<h>[i]"j"-'
 
 
 def test_compounds_are_split_in_one_pass():
@@ -272,7 +274,8 @@ def fails(capsys, arguments, *named):
 def test_evaluate_a_file(texts, capsys, tmp_path):
     _, wanted, made = texts
     out, told = evaluated(capsys, "--translations", made, "--references", wanted)
-    assert "text: 10 sentences" in out and "sacreBLEU" in out and "chrF" in out and "BLEU, 2018" in out and "perplexity" not in out
+    assert "text: 10 sentences" in out and "sacreBLEU" in out and "chrF" in out
+    assert "BLEU, 2018" in out and "perplexity" not in out
     assert "tok:13a" in out and " to " in out and told.startswith("Next: ")
     assert evaluated(capsys, "--translations", made, "--ref", wanted, "--language", "fr").out != out
     write(tmp_path / "wanted.txt", wanted.read_text().splitlines())
