@@ -1,4 +1,7 @@
-"What most programs need, each imported when it is first asked for: `import annotated_transformer` by itself loads nothing."
+"""What most programs need, each imported when it is first asked for:
+
+`import annotated_transformer` by itself loads nothing.
+"""
 __version__ = "0.2.0"
 
 from . import _moved  # noqa: F401  the names of 0.1 work until 0.3

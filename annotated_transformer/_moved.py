@@ -49,11 +49,15 @@ class OldName(MetaPathFinder, Loader):
     def get_code(self, name: str) -> CodeType:
         "For `python -m` with an old name."
         warn(name, MOVED[name], 2)
-        return compile(f"import runpy\nrunpy.run_module({MOVED[name]!r}, run_name='__main__', alter_sys=True)", name, "exec")
+        return compile(f"import runpy\nrunpy.run_module({MOVED[name]!r}, run_name='__main__', alter_sys=True)", name,
+                       "exec")
 
 
 def forward(room: str, module: str) -> Callable[[str], Any]:
-    "The `__getattr__` of a room that has the name of a module of 0.1: what stood in that module comes from the room's `module`."
+    """The `__getattr__` of a room that has the name of a module of 0.1:
+
+    what stood in that module comes from the room's `module`.
+    """
     def getattr_(name: str) -> Any:
         own = name.startswith("__") or find_spec(f"{room}.{name}")  # a module of the room is no old name
         if not own and hasattr(found := import_module(f"{room}.{module}"), name):

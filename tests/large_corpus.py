@@ -83,7 +83,8 @@ def write(data: Path, out: Path, n: int, seed: int = 0) -> None:
 # --- what it takes ----------------------------------------------------------------------------------------------------
 
 def prepare(folder: Path, *options, kind: tuple = ()) -> tuple[float, float, int]:
-    "Run `annotated-transformer prepare KIND FOLDER` with `options`: when it began, when it ended, its most memory in bytes."
+    """Run `annotated-transformer prepare KIND FOLDER` with `options`: when it began, when it ended, its most memory
+    in bytes."""
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.time()
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "prepare", *kind, str(folder),

@@ -267,7 +267,8 @@ print(load("ende").translate("The weather will be nice tomorrow."))
 
 def test_console_script(run):
     printed = run("annotated-transformer", "--help")
-    commands = ("prepare", "prepare multi30k", "prepare wmt14", "train", "translate", "evaluate", "parse", "export", "demo")
+    commands = ("prepare", "prepare multi30k", "prepare wmt14", "train", "translate", "evaluate", "parse", "export",
+                "demo")
     told = run("python", "-I", "-c", f"""
 import contextlib
 from annotated_transformer.commands.cli import main

@@ -116,7 +116,8 @@ def run_command(argv: Sequence[str]) -> None:
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, RuntimeError) and not re.search("allocate memory|out of memory", str(error)):
             raise
-        raise InputError("not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or model") from None
+        raise InputError(
+            "not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or model") from None
 
 # %% ../../nbs/commands/cli.ipynb #8a792b73
 def main(argv: Sequence[str] | None = None) -> None:

@@ -56,7 +56,8 @@ def demo(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> No
         needs(library, "all")
     given = {} if steps is None else {"steps": steps}
     model, training = preset_named("tiny")
-    check_training(replace(training, **given), model.vocab_size)  # an impossible value is named now, not after the corpus was made
+    check_training(replace(training, **given),
+                   model.vocab_size)  # an impossible value is named now, not after the corpus was made
     make_room(folder)
     data, run_folder = folder / "data", folder / "run"
     if not (data / "encoded.json").exists():

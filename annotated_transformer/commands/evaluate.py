@@ -40,7 +40,8 @@ def summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[s
 
 
 LABELS = {"sacrebleu": "sacreBLEU", "chrf": "chrF", "bleu_moses": "BLEU, Moses", "bleu_paper": "BLEU, 2018",
-          "bleu_paper_2017": "BLEU, 2017"}  # the authors' script of April 2018 (signs replaced, on both sides), and that of June 2017
+          # the authors' script of April 2018 (signs replaced, on both sides), and that of June 2017
+          "bleu_paper_2017": "BLEU, 2017"}
 
 
 def score_table(found: dict[str, Any]) -> str:
@@ -55,19 +56,24 @@ def score_table(found: dict[str, Any]) -> str:
         lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, {per_word}")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
     for kind, than in found.get("against", {}).items():
-        lines.append(f"  {LABELS[kind]:12} {than['value']:+6.2f}   against the other, p = {than['p']:.3f} by paired bootstrap")
+        lines.append(
+            f"  {LABELS[kind]:12} {than['value']:+6.2f}   against the other, p = {than['p']:.3f} by paired bootstrap")
     return "\n".join(lines)
 
 # %% ../../nbs/commands/evaluate.ipynb #46c072ff
-def known_language(given: str | None, otherwise: str | None) -> str | None:
+def known_language(given: str | None, otherwise: str | None, tokenize: Tokenizer | None = None) -> str | None:
     "`given`, which somebody must know how to cut into words, or `otherwise`; a message where Moses does not know it."
     if given is not None and tokenizer_of(given) == "13a":
         moses(given)
     language = given or otherwise
     if tokenizer_of(language) != "13a":
-        say(f"sacreBLEU counts the words of its tokeniser {tokenizer_of(language)} for {language}; --tokenize names another")
-    elif language not in moses_languages():
+        if tokenize is None:
+            say(f"sacreBLEU counts the words of its tokeniser {tokenizer_of(language)} for {language}; --tokenize "
+                f"names another")
+    elif language is None:
         say("No BLEU by the authors' script: name the references' language with --language (de, fr, ...)")
+    elif language not in moses_languages():
+        say(f"No BLEU by the authors' script: Moses has no rules for {language}")
     return language
 
 # %% ../../nbs/commands/evaluate.ipynb #1c4fcfe0
@@ -82,9 +88,13 @@ def add_scores(record: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 # %% ../../nbs/commands/evaluate.ipynb #487e6e90
 def other_system(against: str, lines: int) -> list[str]:
-    "A file of another system's translations. Raises InputError, before any long work, if it does not have `lines` lines."
+    """A file of another system's translations.
+
+    Raises InputError, before any long work, if it does not have `lines` lines.
+    """
     if not Path(against).exists():
-        raise InputError(f"--against {against}: no such file: beside --translations, give the other system's translations")
+        raise InputError(
+            f"--against {against}: no such file: beside --translations, give the other system's translations")
     other = list(text_files.lines(against))
     if len(other) != lines:
         raise InputError(f"--against {against}: {counted(len(other), 'line')}, where {lines:,} are compared: "
@@ -105,7 +115,8 @@ def evaluate_file(translations: Path, references: Path, language: str | None, re
     "The `summary` of a file of translations; writes its record, if asked."
     begun = time.monotonic()
     made, wanted = map(list, zip(*((a, b) for _, a, b in text_files.two_files(translations, references))))
-    name, language = text_files.name_and_ending(references)[0], known_language(language, text_files.language_of(references))
+    name = text_files.name_and_ending(references)[0]
+    language = known_language(language, text_files.language_of(references), tokenize)
     other = None if against is None else other_system(against, len(made))
     if record is not None:
         check_place(record)
@@ -153,16 +164,19 @@ def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[
 
 def file_set(run: Run, src: Path, references: Path) -> tuple[str, list[tuple[str, str]], bool, dict[str, Any]]:
     "The same for two files, whose name must not be that of a split, and the facts for the record."
-    pairs, (name, _) = [(a, b) for _, a, b in text_files.two_files(src, references)], text_files.name_and_ending(references)
+    pairs, (name, _) = [(a, b) for _, a,
+                        b in text_files.two_files(src, references)], text_files.name_and_ending(references)
     facts = {"pairs": len(pairs), "sha256": {"src": file_digest(src), "tgt": file_digest(references)}}
     return (name, pairs,
             name not in run.config["data"]["splits"] and (run.folder / "record.json").exists(), facts)
 
 # %% ../../nbs/commands/evaluate.ipynb #e7fc9984
 def check_record(run: Run, kept: bool, record: Path | None) -> None:
-    "Raises InputError, before the search, which may take long, where the scores could not be kept or written to `record`."
+    """Raises InputError, before the search, which may take long, where the scores could not be kept or written to
+    `record`."""
     if record is not None and not kept:
-        raise InputError(f"--record {record}: {run.folder} has no finished training, or this is not the text that it names")
+        raise InputError(
+            f"--record {record}: {run.folder} has no finished training, or this is not the text that it names")
     if record is not None:
         check_place(record)
     if kept:
@@ -173,7 +187,8 @@ def translator_of(run: str | Path) -> translation.Translator:
     "The translator of a run. Raises InputError for a parser."
     found = translation.load(run)
     if found.run.config["data"].get("tgt") in (TREES, WORDED):
-        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`, or another split")
+        raise InputError(
+            f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`, or another split")
     return found
 
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
@@ -183,8 +198,9 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     "The `summary` of a run, or of several as one, on a split of a corpus, kept in the run's record, or on two files."
     members, facts = [translator_of(run) for run in runs], None
     translator = translation.ensemble(members)
-    rival = translator_of(against) if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None
-    language = known_language(language, translator.run.config["data"].get("tgt"))
+    rival = (translator_of(against)
+             if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None)
+    language = known_language(language, translator.run.config["data"].get("tgt"), tokenize)
     if src:
         name, pairs, kept, facts = file_set(translator.run, src, references)
     else:
@@ -197,10 +213,12 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     other = None if against is None or rival else other_system(against, len(pairs))
     sources, wanted = map(list, zip(*pairs))
     tokenize = tokenize or tokenizer_of(language)
-    result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language, tokenize=tokenize)
+    result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language,
+                                  tokenize=tokenize)
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
     for member in members:
-        member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a test set leaves a trace
+        member.run.record.add_evaluation(name, result.metrics, **search,
+                                         **together)  # a look at a test set leaves a trace
     scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
     if record is not None:
         write_record(record, scored | {"name": record.stem})
@@ -241,19 +259,22 @@ def evaluate(
         tokenize: sacreBLEU's tokeniser (default: 13a, or the language's own, as for Chinese)
         beam_size: hypotheses kept at each step (default: 4)
         alpha: exponent of the length penalty (default: 0.6)
-        against: another run, or a file of its translations of the same lines: the difference, and whether it may be chance
+        against: another run, or a file of its translations of the same lines: the difference, and whether it may be
+        chance
         json: write JSON instead of a table
         record: write a result record to this file; of a run, its own with the scores added
     """
     check_choice(run, {"translations": translations, "references": references, "src": src, "data": data,
                        "split": split, "beam_size": beam_size, "alpha": alpha})
-    translations, references, src = (path and text_files.readable_twice(path) for path in (translations, references, src))
+    translations, references, src = (path and text_files.readable_twice(path)
+                                     for path in (translations, references, src))
     search = {"beam_size": 4 if beam_size is None else beam_size, "alpha": 0.6 if alpha is None else alpha}
     SearchConfig(**search)  # raises for impossible values
     if run is None:
         found = evaluate_file(translations, references, language, record, against, tokenize)
     else:
-        found = evaluate_run([run, *others], src, references, data, split or "dev", language, search, record, against, tokenize)
+        found = evaluate_run([run, *others], src, references, data, split or "dev", language, search, record, against,
+                             tokenize)
     print(dumps(found, indent=1) if json else score_table(found))
     say(f'Next: echo "A sentence." | annotated-transformer translate {text_files.in_shell(run)}' if run else
         "Next: score another file against the same references; a difference within these ranges may be chance")

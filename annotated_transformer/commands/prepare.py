@@ -33,7 +33,8 @@ class Symbols:
     "What the text is cut into."
 
     vocabulary: str = "bpe"
-    "bpe (byte pairs, the paper's EN-DE), word-pieces (its EN-FR), or a SentencePiece model of your own: a file that ends in .model"
+    """bpe (byte pairs, the paper's EN-DE), word-pieces (its EN-FR), or a SentencePiece model of your own: a file
+    that ends in .model"""
     vocab_size: int | None = None
     "symbols in the shared vocabulary, or in each of two (default: a usual number for the corpus)"
     byte_fallback: bool = False
@@ -45,10 +46,13 @@ class Symbols:
 
     def __post_init__(self):
         if self.vocabulary not in ("bpe", "word-pieces") and not self.own:
-            raise InputError(f"vocabulary {self.vocabulary[:100]}: give bpe, word-pieces, or a file that ends in .model")
-        if self.vocab_size is not None and not 4 < self.vocab_size <= 10_000_000:  # four are special; room is made for all at once
+            raise InputError(
+                f"vocabulary {self.vocabulary[:100]}: give bpe, word-pieces, or a file that ends in .model")
+        # four are special; room is made for all at once
+        if self.vocab_size is not None and not 4 < self.vocab_size <= 10_000_000:
             raise InputError(f"vocab_size {self.vocab_size}: give a number from 5 to 10,000,000")
-        taken = f"--vocabulary-from {self.vocabulary_from}" if self.vocabulary_from else f"--vocabulary {self.vocabulary}"
+        taken = (f"--vocabulary-from {self.vocabulary_from}"
+                 if self.vocabulary_from else f"--vocabulary {self.vocabulary}")
         learned = {"vocab_size": self.vocab_size, "byte_fallback": self.byte_fallback or None,
                    "separate_vocabularies": self.separate_vocabularies or None}
         if self.own or self.vocabulary_from:
@@ -126,7 +130,8 @@ def learn_and_encode(corpus: Corpus, symbols: Symbols, usual: int, strict: bool 
 
 
 def report_unknown(corpus: Corpus, vocabulary: Vocabulary, strict: bool = False) -> None:
-    "Say what the vocabulary lacks; above a per mille of a file's tokens it is a warning, and with `strict` an InputError."
+    """Say what the vocabulary lacks; above a per mille of a file's tokens it is a warning, and with `strict` an
+    InputError."""
     remedy = "clean the text, or spell rare characters with --byte-fallback"
     for found in unknown_symbols(corpus, vocabulary):
         if found.share > 0.001 and strict:
@@ -147,7 +152,8 @@ def finish(folder: Path, make, overwrite: bool, cleaning: Cleaning, symbols: Sym
     if kept:
         say(f"Kept: the text in {folder}")
     learn_and_encode(made, symbols, usual, cleaning.strict)
-    say_next(folder, f"--from {shlex.quote(symbols.vocabulary_from)}" if symbols.vocabulary_from else f"--config {config}")
+    say_next(folder, f"--from {shlex.quote(symbols.vocabulary_from)}" if symbols.vocabulary_from
+             else f"--config {config}")
 
 
 def say_next(folder: Path, how: str) -> None:
@@ -155,8 +161,10 @@ def say_next(folder: Path, how: str) -> None:
 
 # %% ../../nbs/commands/prepare.ipynb #631cb7ae
 def prepare(
-    folder: Path, /, *, train: tuple[Path, ...], dev: tuple[Path, ...] | None = None, test: tuple[Path, ...] | None = None,
-    src: str | None = None, tgt: str | None = None, holdout: int | None = None, overwrite: bool = False, **options: of_text,
+    folder: Path, /, *, train: tuple[Path, ...], dev: tuple[Path, ...] | None = None,
+    test: tuple[Path, ...] | None = None,
+    src: str | None = None, tgt: str | None = None, holdout: int | None = None, overwrite: bool = False,
+    **options: of_text,
 ) -> None:
     """Make a corpus ready for training: aligned text, a vocabulary, encoded sentences.
 
@@ -292,7 +300,8 @@ def prepare_trees(
     size = Symbols(vocab_size=vocab_size).vocab_size or SIZES[treebank]
     if overwrite or not (folder / "corpus.json").exists():
         check_standing(folder)
-    made = tree_corpus(folder, treebank, source, leaves=leaves, extra=extra, weight=1.0 if extra_weight is None else extra_weight,
+    made = tree_corpus(folder, treebank, source, leaves=leaves, extra=extra, weight=1.0 if extra_weight is None
+                       else extra_weight,
                        strict=strict, overwrite=overwrite)
     say(corpora.report(made))
     vocabulary = encode_trees(made, size)

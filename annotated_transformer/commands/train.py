@@ -134,7 +134,8 @@ def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
         if kind != kind_of(own):
             return [f"a model of the kind {kind} (it has one of the kind {kind_of(own)})"]
         model, training = configured(preset, changes)
-        asked = {name: value for name, value in fields_as_numbers(model, training).items() if name not in (*DECIDED, "precision")}
+        asked = {name: value for name, value in fields_as_numbers(model, training).items()
+                 if name not in (*DECIDED, "precision")}
     has = fields_as_numbers(own, training_config(run))
     return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]

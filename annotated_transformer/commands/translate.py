@@ -62,9 +62,12 @@ def decoded(lines: Sequence[bytes], first: int, name: str) -> tuple[list[str], I
 
 # %% ../../nbs/commands/translate.ipynb #38d93ed2
 def oddity(translator: translation.Translator, text: str, ids: Sequence[int]) -> tuple[str, str]:
-    "What may make the translation of a line, with these ids, a poor one, and the remedy; two empty strings where nothing does."
+    """What may make the translation of a line, with these ids, a poor one, and the remedy; two empty strings where
+    nothing does."""
     if len(ids) > translator.trained_tokens:
-        return (f"{len(ids):,} symbols, more than any that the model was trained on ({translator.trained_tokens:,} at most)",
+        return (
+            f"{len(ids):,} symbols, more than any that the model was trained on ({translator.trained_tokens:,} "
+            f"at most)",
                 "divide it")
     if UNKNOWN in ids or WORD_START in text:
         return f"characters that the vocabulary lacks: {listed(unknown_parts(translator.vocabulary.source, text), code_points)}", "replace them"
@@ -240,7 +243,8 @@ def translate(
       annotated-transformer translate runs/seed1 runs/seed2 runs/seed3 text.en > text.de
 
     Args:
-        run: a run directory, or the name of weights that ship: ende (English to German), or grammar (of the built-in grammar's words alone)
+        run: a run directory, or the name of weights that ship: ende (English to German), or grammar (of the built-in
+        grammar's words alone)
         others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line
           (standard input where not given)
         beam_size: hypotheses kept at each step (1: greedy)

@@ -131,7 +131,8 @@ def composed(text: str) -> str:
 NORMALISERS = {"nfc": composed, "none": str}  # "none": the corpora and runs of version 0.1
 
 # Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese
-UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
+UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
 
 def word_count(text: str) -> int:
@@ -390,7 +391,8 @@ def build(folder, recipe: Recipe, streams: dict[str, Iterable[Pair]], held: set[
         for split, records in (gold or {}).items():
             with open(new / f"{split}.gold.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        write_json(new / "corpus.json", {"name": recipe.name, "src": src, "tgt": tgt, "normaliser": recipe.cleaning.normaliser,
+        write_json(new / "corpus.json",
+                   {"name": recipe.name, "src": src, "tgt": tgt, "normaliser": recipe.cleaning.normaliser,
                                          "recipe": recipe.facts, "splits": splits})
     return Corpus.open(folder)
 
@@ -412,7 +414,8 @@ def existing(folder, recipe: Recipe, overwrite: bool) -> Corpus | None:
         return None
     corpus, made = Corpus.open(folder), read_json(folder / "corpus.json").get("recipe", {})
     ours = {name: value for name, value in recipe.facts.items() if name in made and name != "version"}
-    if "source" in made and ours.items() <= made.items():  # without a normaliser: a corpus of version 0.1, which stays as it is
+    if "source" in made and ours.items() <= made.items(
+        ):  # without a normaliser: a corpus of version 0.1, which stays as it is
         return corpus
     raise InputError(f"{folder} holds a corpus of other files or options ({corpus.name}): "
                      "give another folder, or set overwrite")
@@ -453,7 +456,8 @@ def grammar_corpus(folder, train: int = 40_000, dev: int = 1_000, test: int = 1_
     return build(folder, recipe, streams, gold=gold)
 
 # %% ../../nbs/corpus/corpora.ipynb #498064c3
-OWN_ENDINGS = {"tmp", "old", "gold", "ids", "npy", "json", "jsonl", "model"}  # of the other files of a corpus
+OWN_ENDINGS = {"tmp", "old", "gold", "ids", "npy", "json", "jsonl", "model", "tsv", "gz", "xz", "bz2",
+               "zip"}  # of other files than a text
 
 
 def check_languages(src: str, tgt: str) -> None:
@@ -474,7 +478,8 @@ def languages(src: str | None, tgt: str | None, files: Iterable[list]) -> tuple[
     found = [[language_of(paths[side]) for paths in both] for side in (0, 1)]
     langs = [name or next(filter(None, endings), None) for name, endings in zip(given, found)]
     if None in langs:
-        raise InputError("--src and --tgt: the files' endings do not name the languages: give two codes, such as en and de")
+        raise InputError(
+            "--src and --tgt: the files' endings do not name the languages: give two codes, such as en and de")
     check_languages(*langs)
     for paths in both:
         for path, language in zip(paths, langs):

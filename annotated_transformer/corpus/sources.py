@@ -218,7 +218,8 @@ def mixed_corpus(folder, sources_file, src: str | None = None, tgt: str | None =
                  cleaning: Cleaning = Cleaning(), *, overwrite: bool = False) -> Corpus:
     """A corpus of the sources in a TOML file, weighted, and without any sentence of dev or a test set.
 
-    Without `src` and `tgt` the files' endings name the languages. Raises InputError for anything wrong with the file, the texts, an option or the folder; then nothing is
+    Without `src` and `tgt` the files' endings name the languages. Raises InputError for anything wrong with the file,
+    the texts, an option or the folder; then nothing is
     written.
     """
     sources, cleaning = read_sources(sources_file), replace(cleaning, drop_overlap=True)

@@ -41,7 +41,8 @@ class Vocabulary:
     """Text to ids and back. Ids 0 to 3 are padding, unknown, start and end; `encode` adds none of them.
 
     Each kind has its length, `encode` (a line to ids; the `normaliser`, a key of NORMALISERS, comes first) and
-    `pieces` (ids to symbols; a word's first begins with U+2581). `content` is the vocabulary's file as bytes and `digest` its SHA-256: what a run keeps, and knows
+    `pieces` (ids to symbols; a word's first begins with U+2581). `content` is the vocabulary's file as bytes and
+    `digest` its SHA-256: what a run keeps, and knows
     it by. `source` is the vocabulary of source sentences: this one, or another that is kept beside it, where
     they are `separate`.
     """
@@ -78,7 +79,8 @@ class Vocabulary:
         return save_vocabulary(self, folder)
 
 # %% ../../nbs/corpus/vocabulary.ipynb #647e5109
-def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] = (), byte_fallback: bool = False) -> bytes:
+def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] = (),
+                    byte_fallback: bool = False) -> bytes:
     """SentencePiece's model of `vocab_size` symbols, learned from `lines`.
 
     Each word in `whole` is one symbol, whatever it is made of. With `byte_fallback`, 256 symbols stand for bytes, and
@@ -95,7 +97,8 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] 
             sentence_iterator=map(learnable, lines), model_writer=content, model_type="bpe", vocab_size=vocab_size,
             **ids, **names, character_coverage=1.0, normalization_rule_name="identity",
             max_sentence_length=1 << 16, minloglevel=3,
-            input_sentence_size=5_000_000, shuffle_input_sentence=True,  # the model's file keeps them, and its digest with them
+            input_sentence_size=5_000_000,
+            shuffle_input_sentence=True,  # the model's file keeps them, and its digest with them
             byte_fallback=byte_fallback,
             user_defined_symbols=whole)
     except (RuntimeError, OSError) as error:
@@ -112,7 +115,10 @@ def learnable(line: str) -> str:
 
 
 def fields(content: bytes) -> list[tuple[int, bytes]]:
-    "The numbers and contents of a protobuf message's fields; whole numbers are left as bytes. Raises ValueError where it is cut."
+    """The numbers and contents of a protobuf message's fields; whole numbers are left as bytes.
+
+    Raises ValueError where it is cut.
+    """
     found, at = [], 0
 
     def number() -> int:
@@ -140,7 +146,8 @@ def fields(content: bytes) -> list[tuple[int, bytes]]:
 
 
 def check_whole(content: bytes) -> None:
-    "Raises ValueError unless `content` has SentencePiece's three parts: symbols, how they were learned, the normaliser."
+    """Raises ValueError unless `content` has SentencePiece's three parts: symbols, how they were learned, the
+    normaliser."""
     if not {1, 2, 3} <= {field for field, _ in fields(content)}:
         raise ValueError("cut short")
 
@@ -266,7 +273,8 @@ def read_vocabulary(path: Path, source: Vocabulary | None = None, normaliser: st
     try:
         vocabulary = KINDS[path.suffix](path.read_bytes(), source, normaliser)
         if vocabulary.pieces(sorted(SPECIALS)) != [SPECIALS[i] for i in sorted(SPECIALS)]:
-            raise InputError(f"{path}: its four special symbols are not ours: if it is a SentencePiece model of your own, "
+            raise InputError(
+                f"{path}: its four special symbols are not ours: if it is a SentencePiece model of your own, "
                              "give it to `annotated-transformer prepare` with --vocabulary")
         return vocabulary
     except InputError:
@@ -304,7 +312,8 @@ def message(parts: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def adopt_model(path: Path) -> BytePairVocabulary:
-    """A SentencePiece model of one's own as a vocabulary: its symbols and its normaliser, with our four special symbols first.
+    """A SentencePiece model of one's own as a vocabulary: its symbols and its normaliser, with our four special symbols
+    first.
 
     Raises InputError where `path` is no such model, or its symbols run over spaces.
     """
@@ -313,15 +322,18 @@ def adopt_model(path: Path) -> BytePairVocabulary:
         check_whole(content)
         parts, special = fields(content), [SPECIALS[i].encode() for i in sorted(SPECIALS)]
         trainer = dict(fields(next(part for field, part in parts if field == 2)))
-        theirs = {trainer.get(field, name) for field, name in ((45, b"<unk>"), (46, b"<s>"), (47, b"</s>"), (48, b"<pad>"))}
+        theirs = {trainer.get(field, name) for field,
+                  name in ((45, b"<unk>"), (46, b"<s>"), (47, b"</s>"), (48, b"<pad>"))}
         pieces = [part for field, part in parts if field == 1 and dict(fields(part))[1] not in theirs | {*special}]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}: give a SentencePiece model") from None
     except (ValueError, KeyError, StopIteration):
-        raise InputError(f"{path}: not a SentencePiece model, or cut short: give the file that ends in .model") from None
+        raise InputError(
+            f"{path}: not a SentencePiece model, or cut short: give the file that ends in .model") from None
     ours = [message([(1, name)]) + bytes([8 * 3, 2 if i == UNKNOWN else 3]) for i, name in enumerate(special)]
     # what stands last in a message counts: the ids (fields 40 to 43), and the names
-    ids = b"".join(bytes([8 * field & 127 | 128, 8 * field >> 7, i]) for field, i in ((40, UNKNOWN), (41, START), (42, END), (43, PAD)))
+    ids = b"".join(bytes([8 * field & 127 | 128, 8 * field >> 7, i]) for field,
+                   i in ((40, UNKNOWN), (41, START), (42, END), (43, PAD)))
     names = message([(45, special[UNKNOWN]), (46, special[START]), (47, special[END]), (48, special[PAD])])
     rest = [(field, part + ids + names if field == 2 else part) for field, part in parts if field != 1]
     vocabulary = BytePairVocabulary(message([(1, piece) for piece in ours + pieces] + rest))
@@ -332,7 +344,10 @@ def adopt_model(path: Path) -> BytePairVocabulary:
 
 # %% ../../nbs/corpus/vocabulary.ipynb #8918db66
 def normaliser_of(folder: Path) -> str:
-    "The normaliser that a corpus or a run notes; `none` where it notes none, as in version 0.1. InputError if it is unknown."
+    """The normaliser that a corpus or a run notes; `none` where it notes none, as in version 0.1.
+
+    InputError if it is unknown.
+    """
     facts = {}
     if (corpus := folder / "corpus.json").is_file():
         facts = read_json(corpus)
@@ -340,7 +355,8 @@ def normaliser_of(folder: Path) -> str:
         facts = read_json(run).get("data")
     name = facts.get("normaliser", "none") if isinstance(facts, dict) else "none"
     if name not in NORMALISERS:
-        raise InputError(f"{folder}: normaliser {name!r}: there are {', '.join(NORMALISERS)}: use the version that wrote it")
+        raise InputError(
+            f"{folder}: normaliser {name!r}: there are {', '.join(NORMALISERS)}: use the version that wrote it")
     return name
 
 
@@ -373,7 +389,8 @@ def size_error(vocab_size: int, reason: str) -> InputError:
         return InputError(
             f"vocab_size {vocab_size}: the text yields at most {most[1]} symbols; give {most[1]} or fewer")
     if least := re.search(r"\d+ vs (\d+)", reason):
-        return InputError(f"vocab_size {vocab_size}: the characters of the text and four special symbols take {least[1]}; "
+        return InputError(
+            f"vocab_size {vocab_size}: the characters of the text and four special symbols take {least[1]}; "
                           f"give {least[1]} or more")
     if "empty" in reason or "all_chars_count" in reason:
         return InputError(

@@ -53,7 +53,8 @@ def corpus_score(metric, translations: Sequence[str], references: Sequence[str],
     return Score(found.score, signature, None if half is None else (max(0.0, mean - half), min(100.0, mean + half)))
 
 # %% ../../nbs/decoding/scores.ipynb #ae67585b
-Tokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]  # sacreBLEU's that need nothing from the network
+Tokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char",
+                    "none"]  # sacreBLEU's that need nothing from the network
 IN_CHARACTERS = ("th", "lo", "km", "my", "bo")  # no spaces, and no tokeniser in sacreBLEU
 
 
@@ -67,7 +68,8 @@ def tokenizer_of(language: str | None) -> Tokenizer:
     return "zh" if code == "zh" else "char" if code in IN_CHARACTERS else "13a"
 
 
-def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0, tokenize: Tokenizer = "13a") -> Score:
+def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0,
+         tokenize: Tokenizer = "13a") -> Score:
     "BLEU as sacreBLEU counts it (case counts)."
     BLEU = needs("sacrebleu.metrics", "scores").BLEU
     return corpus_score(BLEU(tokenize=tokenize), translations, references, samples)
@@ -180,7 +182,8 @@ class Difference(NamedTuple):
 
 # %% ../../nbs/decoding/scores.ipynb #915dfbd9
 def paired(
-    first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000, tokenize: Tokenizer = "13a"
+    first: Sequence[str], second: Sequence[str], references: Sequence[str], samples: int = 1000,
+    tokenize: Tokenizer = "13a"
 ) -> dict[str, Difference]:
     "The difference of two systems in sacrebleu and chrf. Raises InputError where the texts' lengths differ."
     BLEU, CHRF = (getattr(needs("sacrebleu.metrics", "scores"), name) for name in ("BLEU", "CHRF"))
@@ -188,7 +191,8 @@ def paired(
     if not len(first) == len(second) == len(references) > 0:
         raise InputError(f"{len(first):,} and {len(second):,} translations and {len(references):,} references: "
                          "the same number, at least one, is needed")
-    metrics, systems = {"BLEU": BLEU(tokenize=tokenize), "chrF2": CHRF()}, [("first", list(first)), ("second", list(second))]
+    metrics, systems = {"BLEU": BLEU(tokenize=tokenize),
+                        "chrF2": CHRF()}, [("first", list(first)), ("second", list(second))]
     test = PairedTest(systems, metrics, references=[list(references)], test_type="bs", n_samples=samples)
     signatures, found = test()
     differences = {}
@@ -206,7 +210,8 @@ def score(
     """sacrebleu and chrf; if Moses has rules for `language`, also bleu_moses, bleu_paper and bleu_paper_2017.
 
     sacrebleu's tokeniser is that of the `language`, unless `tokenize` names one. bleu_moses splits no compounds;
-    bleu_paper is by the authors' script of 2018, bleu_paper_2017 by the one before. Each has an interval from this many bootstrap `samples` (0: none). Raises InputError where the texts differ in
+    bleu_paper is by the authors' script of 2018, bleu_paper_2017 by the one before. Each has an interval from this many
+    bootstrap `samples` (0: none). Raises InputError where the texts differ in
     length.
     """
     from tqdm import tqdm

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['CONTROL', 'SENTENCE', 'Attention', 'Translation', 'cut', 'Beginning', 'beginning', 'beginnings', 'in_bytes',
            'Completion', 'side_by_side', 'with_beginnings', 'batches', 'padded', 'progress_bar', 'Translator',
-           'text_of', 'described', 'attention_of', 'load', 'ensemble', 'Evaluation', 'evaluate', 'reference_losses',
-           'target_probabilities', 'write_sentences']
+           'text_of', 'described', 'attention_of', 'is_far_larger', 'load', 'ensemble', 'Evaluation', 'evaluate',
+           'reference_losses', 'target_probabilities', 'write_sentences']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -279,6 +279,8 @@ class Translator:
         for number, line in enumerate(lines, 1):
             if not isinstance(line, str):
                 raise InputError(f"line {number}: {type(line).__name__}, where text is needed")
+            if half := re.search("[\ud800-\udfff]", line):
+                raise InputError(f"line {number}: half a character, U+{ord(half[0]):04X}: decode the text anew")
         vocabulary = self.vocabulary.source if side == "src" else self.vocabulary
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
@@ -468,6 +470,15 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
                      stack("decoder", "cross", len(tgt), len(src)))
 
 # %% ../../nbs/decoding/translation.ipynb #3807ffca
+def is_far_larger(config: Any, weights: dict[str, Tensor]) -> bool:
+    "Whether a model of this configuration, which a stranger may have written, must have more weights than these."
+    sizes = sorted(value for name, value in vars(config).items() if type(value) is int and name != "max_length")
+    stored = sum(tensor.numel() for tensor in weights.values())
+    learned = most_positions(config)
+    return (getattr(config, "n_layers", 1) > len(weights) or math.inf > learned > stored
+            or math.prod(sizes[-2:]) > max(100 * stored, 10**8))
+
+
 def load(run: str | Path, precision: Precision = "float32") -> Translator:
     """The `Translator` of a run directory, or of weights that ship with the package, by their name.
 
@@ -475,12 +486,15 @@ def load(run: str | Path, precision: Precision = "float32") -> Translator:
     run, or its files are damaged or do not belong together.
     """
     opened = find_run(run)
-    model, vocabulary, weights = opened.model(), opened.vocabulary(), opened.weights()
+    vocabulary, weights, kind = opened.vocabulary(), opened.weights(), opened.config.get("kind", "transformer")
+    wrong = InputError(f"{run}: its weights do not fit the model that config.json describes (kind: {kind})")
+    if is_far_larger(opened.model_config(), weights):  # before the model takes memory and time
+        raise wrong
+    model = opened.model()
     try:
         model.load_state_dict(weights)
     except RuntimeError:
-        raise InputError(f"{run}: its weights do not fit the model that config.json describes (kind: "
-                         f"{opened.config.get('kind', 'transformer')})") from None
+        raise wrong from None
     return Translator(model.to(training_device()), vocabulary, opened, precision)
 
 # %% ../../nbs/decoding/translation.ipynb #556ff57b

@@ -300,7 +300,7 @@ def train_and_measure(seed: int, cases: int, heads: int, preset: str, place: Pla
     run = begun_run(place.runs / name, data, model, replace(training, seed=seed))
     if not train(run, minutes=place.minutes()):
         return None
-    return record_of_causes(load(run.folder), name, cases, heads)
+    return record_of_causes(load(run.folder), name, cases, heads) | {"seed": seed}
 
 # %% ../../nbs/experiments/causes.ipynb #a11d486a
 def main(argv: list[str] | None = None) -> None:

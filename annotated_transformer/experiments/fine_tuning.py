@@ -45,7 +45,8 @@ def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source
     if (folder / "config.json").exists():
         run = Run.open(folder)
         asked = {"from": source if weights else None, "digest": Corpus.open(data).digest,
-                 "model": asdict(model), "training": asdict(training) | {"precision": run.config["training"]["precision"]}}
+                 "model": asdict(model),
+                 "training": asdict(training) | {"precision": run.config["training"]["precision"]}}
         known = {"from": run.config.get("from"), "digest": run.config["data"]["digest"],
                  "model": asdict(run.model_config()), "training": run.config["training"]}
         if other := [what for what in asked if known[what] != asked[what]]:

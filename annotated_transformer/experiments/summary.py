@@ -23,7 +23,8 @@ from .results import (
     abandoned, all_tables, corpus_of, machine_of, on_sets, runs_of, shown_runs, trained_flops)
 from .variations import ROWS
 from ..tools.files import InputError, writing
-from ..tools.records import (add_record, finished, metric, read_record, read_records, results_folder,
+from ..tools.records import (add_record, finished, metric, read_record, read_records,
+                                                 results_folder,
                                                  run_program)
 
 # %% ../../nbs/experiments/summary.ipynb #6c7402a7

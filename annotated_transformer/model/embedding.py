@@ -32,7 +32,7 @@ class SharedEmbedding(nn.Module):
         rows[pad_id] = 0
         self.weight = nn.Parameter(rows)
 
-    def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
         return F.embedding(ids, self.weight, self.pad_id) * self.scale
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab_size"]:

@@ -29,7 +29,8 @@ def needs(library: str, extra: str) -> ModuleType:
     try:
         return import_module(library)
     except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is not installed, and this needs it: pip install 'annotated-transformer[{extra}]'") from None
+        raise InputError(
+            f"{error.name} is not installed, and this needs it: pip install 'annotated-transformer[{extra}]'") from None
 
 # %% ../../nbs/tools/files.ipynb #6586f371
 def counted(number: int, noun: str) -> str:

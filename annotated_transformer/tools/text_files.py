@@ -35,7 +35,8 @@ LONGEST = 1 << 20  # bytes of a line that are read
 
 def likely_encoding(data: bytes) -> str:
     "The encoding of bytes that are not UTF-8, as far as it can be guessed."
-    for mark, name in ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"),
+    for mark, name in ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
+                       (codecs.BOM_UTF16_LE, "UTF-16"),
                        (codecs.BOM_UTF16_BE, "UTF-16")):
         if data.startswith(mark):
             return name
@@ -46,15 +47,20 @@ def likely_encoding(data: bytes) -> str:
 
 
 def decode(line: bytes, place: str, number: int) -> str:
-    "Line `number` of `place`, counted from 1, as text without a byte order mark. Raises InputError where it is not UTF-8."
+    """Line `number` of `place`, counted from 1, as text without a byte order mark.
+
+    Raises InputError where it is not UTF-8.
+    """
     try:
-        text, _ = codecs.utf_8_decode(line, "strict", len(line) < LONGEST)  # a line that was cut may end inside a character
+        text, _ = codecs.utf_8_decode(line, "strict",
+                                      len(line) < LONGEST)  # a line that was cut may end inside a character
         bad = line.index(0) if 2 < line.count(0) and len(line) / 3 < line.count(0) < len(line) * 2 / 3 else None
     except UnicodeDecodeError as error:
         bad = error.start
     if bad is not None:  # UTF-16 of Latin letters may pass for UTF-8
         encoding = likely_encoding(line)
-        raise InputError(f"{place}, line {number:,}: not UTF-8 (byte 0x{line[bad]:02x}), perhaps {encoding}: convert the text, "
+        raise InputError(
+            f"{place}, line {number:,}: not UTF-8 (byte 0x{line[bad]:02x}), perhaps {encoding}: convert the text, "
                          f"for instance with iconv -f {encoding.split(',')[0]} -t UTF-8")
     return text.removeprefix("\ufeff") if number == 1 else text
 
@@ -69,7 +75,8 @@ def read_text(path) -> str:
 
 # %% ../../nbs/tools/text_files.ipynb #e000f789
 COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
-FOREIGN = {b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf": "7z", b"Rar!": "RAR", b"\x1f\x9d": "compress", b"\x04\x22\x4d\x18": "lz4"}
+FOREIGN = {b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf": "7z", b"Rar!": "RAR", b"\x1f\x9d": "compress",
+           b"\x04\x22\x4d\x18": "lz4"}
 DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile, zlib.error)
 ENDING = r"(?:\.(?:gz|xz|bz2|zip))?"  # of a compressed file
 
@@ -96,7 +103,8 @@ def damaged(name: str, after: int) -> InputError:
 
 
 def lines(path, bar=None) -> Iterator[str]:
-    """The lines of a UTF-8 text, plain or .gz, .xz, .bz2 or .zip, without their ends. A line ends at a newline and nowhere else.
+    """The lines of a UTF-8 text, plain or .gz, .xz, .bz2 or .zip, without their ends. A line ends at a newline and
+    nowhere else.
 
     `bar` (of tqdm) moves on by the bytes read. Of a line above 1 MiB its beginning is read, with a warning. Raises
     InputError where the file is missing, empty, cut or not UTF-8.
@@ -108,7 +116,8 @@ def lines(path, bar=None) -> Iterator[str]:
             while line := text.readline(LONGEST):
                 number += 1
                 if len(line) == LONGEST and not line.endswith(b"\n"):
-                    print(f"warning: {path}, line {number:,}: more than 1 MiB; only its beginning is read", file=sys.stderr)
+                    print(f"warning: {path}, line {number:,}: more than 1 MiB; only its beginning is read",
+                          file=sys.stderr)
                     while (rest := text.readline(LONGEST)) and not rest.endswith(b"\n"):
                         pass
                 if bar is not None and number % 1000 == 0:
@@ -138,10 +147,13 @@ def check_file(path) -> Path:
 
 
 def readable_twice(path) -> Path:
-    "`path`, or a temporary copy of what passes only once: standard input, given as `-`, or a pipe, as in `<(zcat text.gz)`."
+    """`path`, or a temporary copy of what passes only once: standard input, given as `-`, or a pipe, as in `<(zcat
+    text.gz)`."""
     path = Path(path)
     if str(path) != "-" and (path.is_file() or not path.exists() or path.is_dir()):
         return path
+    if str(path) == "-" and sys.stdin.closed:
+        raise InputError("-: standard input holds one text: give a file for the other")
     with tempfile.NamedTemporaryFile(prefix="standard_input." if str(path) == "-" else "pipe.", delete=False) as copy:
         atexit.register(os.unlink, copy.name)
         with sys.stdin.buffer if str(path) == "-" else open(path, "rb") as stream:
@@ -150,7 +162,8 @@ def readable_twice(path) -> Path:
 
 
 def language_of(path) -> str | None:
-    "The language code in a text's name: de for text.de, text.de.gz and text.de.txt, zh_CN for text.zh_CN; None without one."
+    """The language code in a text's name: de for text.de, text.de.gz and text.de.txt, zh_CN for text.zh_CN; None
+    without one."""
     name, ending = name_and_ending(path)
     if ending in ("txt", "text", "tok", "raw", "snt"):
         _, ending = name_and_ending(name)
@@ -183,7 +196,10 @@ def two_files(src, tgt, bar=None) -> Iterator[Pair]:
 
 
 def one_file(path, bar=None) -> Iterator[Pair]:
-    "The pairs of a tab-separated file: source, tab, target, and perhaps more. Raises InputError where a tab is missing."
+    """The pairs of a tab-separated file: source, tab, target, and perhaps more.
+
+    Raises InputError where a tab is missing.
+    """
     for number, line in enumerate(lines(path, bar), 1):
         columns = line.split("\t")
         if len(columns) < 2 and line.strip():
@@ -199,7 +215,8 @@ def is_table(path) -> bool:
 def read_pairs(paths: list, bar=None) -> Iterator[Pair]:
     """The pairs of one or more sources, one after the other, each with the place that it comes from.
 
-    A path that ends in .tsv (or .tsv.gz, ...), or stands alone, holds both languages; others come in twos, source then target.
+    A path that ends in .tsv (or .tsv.gz, ...), or stands alone, holds both languages; others come in twos, source then
+    target.
     """
     paths = list(paths)
     while paths:
@@ -211,7 +228,10 @@ def read_pairs(paths: list, bar=None) -> Iterator[Pair]:
 
 # %% ../../nbs/tools/text_files.ipynb #4c007f96
 def select_lines(pairs: Iterable[Pair], indices) -> Iterator[Pair]:
-    "The pairs whose numbers, counted from 0, stand in the file `indices`, one a line. InputError where one is not there."
+    """The pairs whose numbers, counted from 0, stand in the file `indices`, one a line.
+
+    InputError where one is not there.
+    """
     listed = [line.strip() for line in lines(indices)]
     for number, line in enumerate(listed, 1):
         if not line.isdecimal():
@@ -245,14 +265,18 @@ def check_paths(files: dict[str, list]):
 
 # %% ../../nbs/tools/text_files.ipynb #608ee50e
 def find_pairs(folder, src: str, tgt: str) -> dict[str, list[Path]]:
-    "The aligned files of a folder: for each stem `[stem.src, stem.tgt]`, plain or compressed. InputError if it is no folder."
+    """The aligned files of a folder: for each stem `[stem.src, stem.tgt]`, plain or compressed.
+
+    InputError if it is no folder.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder: give as source the folder that holds the files")
 
     def by_stem(lang):
         ending = re.compile(rf"(.+)\.{re.escape(lang)}{ENDING}")
-        paths = sorted(filter(Path.is_file, folder.iterdir()), reverse=True)  # a plain file goes before its zipped double
+        paths = sorted(filter(Path.is_file, folder.iterdir()),
+                       reverse=True)  # a plain file goes before its zipped double
         return {match[1]: path for path in paths if (match := ending.fullmatch(path.name))}
 
     sources, targets = by_stem(src), by_stem(tgt)

@@ -36,6 +36,7 @@ from ..engine.kernels import train_with, training_kernel
 from ..tools.files import InputError, needs, read_json, write_json, writing
 from .optimizer import OPTIMIZERS, clip, set_rate
 from .presets import TrainingConfig, check_training
+from ..tools.options import check_fields
 from ..tools.processes import (
     Clock, Done, NotFinite, Progress, Report, agreed, bar_text, in_bfloat16, native_precision, process_group,
     processes, progress_bar, rank, stop_signals, summed, training_device)
@@ -303,8 +304,9 @@ def make_objective(run: Run, config: TrainingConfig, compile: bool) -> nn.Module
 def training_config(run: Run) -> TrainingConfig:
     "The run's training configuration. Raises InputError where config.json does not hold one."
     try:
+        check_fields(run.config["training"], TrainingConfig, "training")
         return TrainingConfig(**run.config["training"])
-    except TypeError as error:
+    except (TypeError, InputError) as error:
         raise InputError(f"{run.folder}/config.json: {error}") from None
 
 

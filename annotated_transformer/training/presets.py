@@ -112,8 +112,9 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
 def check_training(training: TrainingConfig, vocab_size: int) -> None:
     "Raises InputError, which names the field, where a value is impossible."
     for name in ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every"):
-        if getattr(training, name) < 1:
-            raise InputError(f"{name} {getattr(training, name)}: give 1 or more")
+        if not 1 <= getattr(training, name) <= 10**12:
+            raise InputError(
+                f"{name} {getattr(training, name)}: give 1 or more{', at most 10^12' * (getattr(training, name) > 1)}")
     if not 0 <= training.seed < 2**63:
         raise InputError(f"seed {training.seed}: give a number from 0 to below 2^63")
     # from 1 - 1/V on, the right symbol would no longer be the likeliest target
@@ -127,7 +128,8 @@ def check_training(training: TrainingConfig, vocab_size: int) -> None:
         if getattr(training, name) not in (known := get_args(TrainingConfig.__annotations__[name])):
             raise InputError(f"{name} {getattr(training, name)}: give {', '.join(known)}")
     if training.schedule != "paper" and training.warmup_steps > training.steps:
-        raise InputError(f"warmup_steps {training.warmup_steps}: after {training.steps} steps the rate is 0: give fewer")
+        raise InputError(
+            f"warmup_steps {training.warmup_steps}: after {training.steps} steps the rate is 0: give fewer")
     if not 0 <= training.clip_norm < math.inf:
         raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
     for name in ("dev_bleu", "patience"):

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ..engine.kinds import architecture, build, kind_of
 from .checkpoints import Checkpoints, clear_leavings, load_weights
 from ..tools.files import InputError, creating, file_digest, read_json, write_json, writing
+from ..tools.options import check_fields
 from annotated_transformer.tools.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
     revision, write_record)
@@ -185,12 +186,19 @@ class Run:
         if not all(isinstance(part, dict) for part in parts) or "vocabulary" not in parts[-1]:
             raise InputError(f"{path}: not the configuration of a run (it needs the parts model, training "
                              "and data, the last with its vocabulary)")
+        texts = [parts[-1].get(name, "") for name in ("name", "src", "tgt")]
+        longest = parts[-1].get("longest", {})
+        if not (all(isinstance(text, str) for text in texts) and isinstance(longest, dict)
+                and all(type(n) is int for n in longest.values())):
+            raise InputError(f"{path}: data: name, src and tgt are texts, and longest has whole numbers")
         return cls(folder, config)
 
     def model_config(self) -> Any:
         "The configuration of the run's model. Raises InputError where config.json does not hold one."
         try:
-            return architecture(self.config.get("kind", "transformer")).config(**self.config["model"])
+            configuration = architecture(self.config.get("kind", "transformer")).config
+            check_fields(self.config["model"], configuration, "model")
+            return configuration(**self.config["model"])
         except (TypeError, InputError) as error:
             raise InputError(f"{self.folder}/config.json: {error}") from None
 
@@ -301,14 +309,18 @@ def ships(folder: Path) -> bool:
 
 
 def find_run(name: str | Path) -> Run:
-    """The run of that name that ships with the package, or else the one in a folder. Raises InputError where there is neither.
+    """The run of that name that ships with the package, or else the one in a folder. Raises InputError where there is
+    neither.
 
     A warning says where a folder has the name of weights that ship.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise InputError(f"{name!r}: give the name of a run directory, or of weights that ship")
     shipped = shipped_runs()
     if str(name) in shipped:
         if Path(name).exists():
-            print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}", file=sys.stderr)
+            print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}",
+                  file=sys.stderr)
         return Run.open(shipped[str(name)])
     if not Path(name).exists():
         raise InputError(f"{name}: no such run directory, nor shipped weights ({', '.join(shipped)})")

@@ -1,5 +1,7 @@
-"""The command line end to end, and what it says when something is wrong: one line, exit code 2, no traceback, nothing half-written."""
+"""The command line end to end, and what it says when something is wrong: one line, exit code 2, no traceback,
+nothing half-written."""
 import contextlib
+import io
 import json
 import os
 import re
@@ -94,7 +96,7 @@ def run(arguments, stdin=b"", **options):
                           capture_output=True, **options)
 
 
-# --- what is right -----------------------------------------------------------------------------------------------------------------
+# --- what is right ----------------------------------------------------------------------------------------------------
 
 def test_chain_leaves_a_whole_run(made, capsys):
     record = json.loads((made / "run" / "record.json").read_text())
@@ -361,7 +363,8 @@ def test_interrupted_translation(made):
                                 "--beam-size", "1"],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGINT,
-                                                                signal.SIG_DFL))  # ignored where the tests run in the background
+                                                                # ignored where the tests run in the background
+                                                                signal.SIG_DFL))
     process.stdin.write(b"The dog sleeps.\n")
     process.stdin.flush()
     assert process.stdout.readline().endswith(b"\n")
@@ -438,7 +441,7 @@ def test_help_has_examples(command, capsys):
     assert command or all(f"\n  {name} " in out for name in cli.COMMANDS)
 
 
-# --- what is wrong -----------------------------------------------------------------------------------------------------------------
+# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 def test_empty_file(text, tmp_path, capsys):
     (tmp_path / "empty.en").write_text("")
@@ -550,7 +553,8 @@ def test_vocabulary_of_another_run(made, copy, text, tmp_path, capsys):
 
 
 def test_no_pickle_is_opened(copy, capsys):
-    "A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one it is still not run."
+    """A checkpoint whose state would run code when unpickled is refused: its digest is wrong, and with a right one
+    it is still not run."""
     import pickle
 
     from annotated_transformer.tools.files import file_digest
@@ -581,6 +585,7 @@ def test_references_of_another_length(made, text, tmp_path, capsys):
     (["train", "RUN", "--steps", "many"], ["--steps", "many"]),
     (["train", "RUN", "--data", "DATA", "--config", "huge"], ["--config", "huge"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "0"], ["steps 0"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--steps", "1" + "0" * 30], ["at most 10^12"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--n-heads", "0"], ["n_heads", "0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--dropout", "1.5"], ["dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--vocab-size", "77"],
@@ -662,7 +667,7 @@ def test_wrong_options(made, tmp_path, capsys, arguments, named):
     assert not (tmp_path / "new").exists() or arguments[0] == "demo"
 
 
-# --- nothing is lost ---------------------------------------------------------------------------------------------------------------
+# --- nothing is lost --------------------------------------------------------------------------------------------------
 
 def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, monkeypatch, capsys):
     "`prepare` stopped while it encodes anew: what lies in the folder is no longer taken for a whole corpus."
@@ -696,7 +701,7 @@ def test_waiting_threads_sleep_soon():
                               check=True).stdout.split() == expected.split()
 
 
-# --- what a user's trial found ------------------------------------------------------------------------------------------------------------------
+# --- what a user's trial found ----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("wrong", ["--minutes -1", "--device-tokens 0", "--seed -1", "--seed 99999999999999999999"])
 def test_a_refused_training_leaves_nothing(wrong, made, tmp_path, capsys):
@@ -896,6 +901,21 @@ def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):
         tmp_path / "data").exists()
 
 
+def test_standard_input_is_one_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Der Hund schläft.\n".encode())))
+    fails(["evaluate", "--translations", "-", "--references", "-"], capsys, "-: standard input holds one text")
+
+
+@pytest.mark.parametrize(("ending", "more", "said"), [
+    ("zh", [], "its tokeniser zh for zh; --tokenize names another"), ("zh", ["--tokenize", "char"], ""), ("de", [], ""),
+    ("sr", [], "Moses has no rules for sr"), ("txt", [], "name the references' language")])
+def test_what_is_said_of_a_language(ending, more, said, tmp_path, capsys):
+    file = write(tmp_path / f"a.{ending}", ["Der Hund schläft hier."] * 2)
+    cli.main(["evaluate", "--translations", str(file), "--references", str(file), *more])
+    told, _, rest = capsys.readouterr().err.partition("Next:")
+    assert rest and (said in told if said else not told)
+
+
 def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])])
@@ -918,10 +938,35 @@ def test_what_a_line_is_warned_of(run, text, said):
 
 @pytest.mark.parametrize("ask", [
     lambda t: t.n_best("one text"), lambda t: list(t.stream("one text")), lambda t: list(t.stream(["a"], ahead=0)),
+    lambda t: t.translate("a\ud800"), lambda t: load(None), lambda t: load(b"run"), lambda t: load(5),
     lambda t: t.measure(["a"], ["b", "c"]), lambda t: t.measure([], []), lambda t: load(t.run.folder, "int4")])
 def test_what_python_may_not_ask(ask, made):
     with pytest.raises(InputError):
         ask(load(made / "run"))
+
+
+@pytest.mark.parametrize(("part", "name", "value", "said"), [
+    ("model", "n_heads", "two", "model: n_heads is 'two': give a whole number"), ("model", "d_k", 1.5, "d_k is 1.5"),
+    ("model", "d_ff", None, "d_ff is None"), ("model", "positions", "x" * 100_000, "positions is 'xxx"),
+    ("model", "n_layers", 10**9, "do not fit"), ("model", "d_model", 2**20, "do not fit"),
+    ("model", "vocab_size", 10**13, "do not fit"),
+    ("model", "parameter_heads", 10**6, "do not fit"), ("data", "longest", "long", "longest"),
+    ("data", "tgt", 5, "tgt")])
+def test_what_a_stranger_wrote_in_a_configuration(part, name, value, said, copy, capsys):
+    "One line at once, and no memory for a model that the weights are not of."
+    config = json.loads((copy / "config.json").read_text())
+    config[part][name] = value
+    (copy / "config.json").write_text(json.dumps(config))
+    fails(["translate", copy, copy / "config.json"], capsys, said)
+
+
+@pytest.mark.parametrize(("name", "value", "said"),
+                         [("seed", "x", "seed is 'x'"), ("save_minutes", "soon", "give a number")])
+def test_what_a_stranger_wrote_of_the_training(name, value, said, copy, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    config["training"][name] = value
+    (copy / "config.json").write_text(json.dumps(config))
+    fails(["train", copy], capsys, said)
 
 
 def test_weights_that_ship_have_no_text_to_be_scored_on(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,5 @@
-"""Batches: each sentence once, within the budget, the same for the same seed; encoded files that are broken are refused, and
+"""Batches: each sentence once, within the budget, the same for the same seed; encoded files that are broken are
+refused, and
 a `prepare` that is killed goes on."""
 import itertools
 import json
@@ -104,13 +105,15 @@ def test_over_long_sentences_are_alone():
     src, tgt = text_like(500)
     src[3], tgt[9], src[11] = 10_000, 200_000, 2**31 - 1
     order = batch_indices(src, tgt, 1000, seed=1)
-    assert {3, 9, 11} == {int(batch[0]) for batch in order if len(batch) == 1 and max(src[batch[0]], tgt[batch[0]]) > 1000}
+    assert {3, 9, 11} == {int(batch[0]) for batch in order if len(batch) == 1
+                          and max(src[batch[0]], tgt[batch[0]]) > 1000}
 
 
-# --- files -------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 @settings(max_examples=30, deadline=None)
-@given(lines=st.lists(st.text("abcdefgh", max_size=9), min_size=1, max_size=30), size=st.sampled_from([30, 70_000]), chunk=st.integers(1, 9))
+@given(lines=st.lists(st.text("abcdefgh", max_size=9), min_size=1, max_size=30), size=st.sampled_from([30, 70_000]),
+       chunk=st.integers(1, 9))
 def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
     path = tmp_path_factory.mktemp("ids") / "x"
     vocabulary = Letters(size)
@@ -119,16 +122,20 @@ def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
     sequences = Sequences(path)
     assert [sequences[i].tolist() for i in range(len(sequences))] == expected
     assert sequences.lengths().tolist() == list(map(len, expected))
-    assert isinstance(sequences.ids.base.obj, mmap.mmap) and sequences.ids.dtype == (np.uint16 if size == 30 else np.uint32)
+    assert isinstance(sequences.ids.base.obj,
+                      mmap.mmap) and sequences.ids.dtype == (np.uint16 if size == 30 else np.uint32)
     assert not list(path.parent.glob("*.tmp"))
 
 
-@pytest.mark.parametrize("damage", ["empty corpus", "no files", "no ends", "no ids", "cut ids", "odd ids", "empty ids", "cut ends", "empty ends", "other ends"])
+@pytest.mark.parametrize("damage", ["empty corpus", "no files", "no ends", "no ids", "cut ids", "odd ids", "empty ids",
+                                    "cut ends", "empty ends", "other ends"])
 def test_broken_files_are_refused(tmp_path, damage):
     path, ids, ends = tmp_path / "x", tmp_path / "x.ids", tmp_path / "x.ends.npy"
     encode_lines(path, [] if damage == "empty corpus" else ["abc", "de", ""], Letters())
-    {"empty corpus": lambda: None, "no files": lambda: [ids.unlink(), ends.unlink()], "no ends": ends.unlink, "no ids": ids.unlink,
-     "cut ids": lambda: ids.write_bytes(ids.read_bytes()[:-2]), "odd ids": lambda: ids.write_bytes(ids.read_bytes()[:-1]),
+    {"empty corpus": lambda: None, "no files": lambda: [ids.unlink(), ends.unlink()], "no ends": ends.unlink,
+     "no ids": ids.unlink,
+     "cut ids": lambda: ids.write_bytes(ids.read_bytes()[:-2]),
+     "odd ids": lambda: ids.write_bytes(ids.read_bytes()[:-1]),
      "empty ids": lambda: ids.write_bytes(b""), "cut ends": lambda: ends.write_bytes(ends.read_bytes()[:-4]),
      "empty ends": lambda: ends.write_bytes(b""), "other ends": lambda: ends.write_bytes(b"not numpy's")}[damage]()
     with pytest.raises(InputError, match="no encoded sentences here, or cut short"):
@@ -144,7 +151,8 @@ def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
     def check(lines):
         encode_lines(tmp_path / "x", lines, vocabulary, chunk=2)
         sequences = Sequences(tmp_path / "x")
-        assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END] for ids in vocabulary.encode_batch(lines)]
+        assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END]
+                                                                      for ids in vocabulary.encode_batch(lines)]
     check()
 
 
@@ -161,7 +169,8 @@ def test_lengths_and_padded_rows(tmp_path, longest, dtype):
     lines = ["a" * n for n in [*rng.integers(0, 9, 40), longest - 1]]
     encode_lines(tmp_path / "x", lines, Letters(), chunk=7)
     sequences = Sequences(tmp_path / "x")
-    assert sequences.lengths(chunk=6).tolist() == [len(line) + 1 for line in lines] and sequences.lengths().dtype == dtype
+    assert sequences.lengths(chunk=6).tolist() == [len(line) + 1
+                                                   for line in lines] and sequences.lengths().dtype == dtype
     for indices in (np.array([0]), np.array([40]), rng.permutation(40), rng.permutation(40).astype(np.int32)):
         rows = [sequences[i].tolist() for i in indices]
         assert padded(sequences, indices).tolist() == pad([np.array(row) for row in rows]).tolist()
@@ -186,11 +195,15 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
     facts = json.loads((corpus.folder / "encoded.json").read_text())
     assert facts == {"corpus": corpus.digest, "vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
     train = ParallelCorpus(corpus.folder, "train")
-    assert tokens["train"] == {"src": int(train.src_lengths.sum()), "tgt": int(train.tgt_lengths.sum())} and len(train) == 300
+    assert tokens["train"] == {"src": int(train.src_lengths.sum()),
+                               "tgt": int(train.tgt_lengths.sum())} and len(train) == 300
     found = {}
     for batch in train.batches(400, seed=0):
-        assert (batch.tgt[:, 0] == START).all() and ((batch.src == END).sum(1) == 1).all() and ((batch.tgt == END).sum(1) == 1).all()
-        found |= {int(i): (vocabulary.decode(s), vocabulary.decode(t)) for i, s, t in zip(batch.indices, batch.src.tolist(), batch.tgt.tolist())}
+        assert (batch.tgt[:,
+                          0] == START).all() and ((batch.src == END).sum(1) == 1).all() and (
+                              (batch.tgt == END).sum(1) == 1).all()
+        found |= {int(i): (vocabulary.decode(s), vocabulary.decode(t)) for i, s,
+                  t in zip(batch.indices, batch.src.tolist(), batch.tgt.tolist())}
     assert [found[i] for i in range(300)] == pairs
     with pytest.raises(InputError, match="no split 'valid'"):
         ParallelCorpus(corpus.folder, "valid")
@@ -199,7 +212,7 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
         ParallelCorpus(corpus.folder, "dev")
 
 
-# --- pools -------------------------------------------------------------------------------------------------------------------
+# --- pools ------------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def pooled(tmp_path, monkeypatch):
@@ -226,14 +239,18 @@ def test_an_epoch_is_its_pools(pooled):
     pools = [corpus.order(150, 1, 4, pool) for pool in range(3)]
     assert all(50 < sum(map(len, pool)) < 100 for pool in pools)  # 73 on the average
     assert sorted(i for pool in pools for batch in plain(pool) for i in batch) == list(range(220))
-    assert [batch.indices.tolist() for batch in corpus.batches(150, 1, 4)] == [batch for pool in pools for batch in plain(pool)]
-    assert plain(batch_indices(corpus.src_lengths, corpus.tgt_lengths, 150, 1, 4, 100)) == [b for pool in pools for b in plain(pool)]
+    assert [batch.indices.tolist()
+            for batch in corpus.batches(150, 1, 4)] == [batch for pool in pools for batch in plain(pool)]
+    assert plain(batch_indices(corpus.src_lengths, corpus.tgt_lengths, 150, 1, 4,
+                               100)) == [b for pool in pools for b in plain(pool)]
 
 
 def test_a_pool_depends_on_seed_epoch_and_number_alone(pooled):
     corpus = pooled()
-    inorder = [plain(corpus.order(150, seed, epoch, pool)) for seed, epoch, pool in itertools.product((0, 1), (0, 1), range(3))]
-    alone = [plain(pooled().order(150, seed, epoch, pool)) for seed, epoch, pool in itertools.product((0, 1), (0, 1), range(3))]
+    inorder = [plain(corpus.order(150, seed, epoch, pool)) for seed, epoch,
+               pool in itertools.product((0, 1), (0, 1), range(3))]
+    alone = [plain(pooled().order(150, seed, epoch, pool)) for seed, epoch,
+             pool in itertools.product((0, 1), (0, 1), range(3))]
     assert inorder == alone and len({str(pool) for pool in inorder}) == 12
 
 
@@ -244,14 +261,17 @@ def test_without_a_seed_everything_is_one_pool(pooled):
     assert [batch.indices.tolist() for batch in corpus.batches(150)] == plain(order)
 
 
-# --- a killed `prepare` ------------------------------------------------------------------------------------------------------
+# --- a killed `prepare` -----------------------------------------------------------------------------------------------
 
 CHANGES = {"os.rename": lambda path, *_: path, "os.remove": lambda path, *_: path, "os.mkdir": lambda path, *_: path,
            "open": lambda path, mode, *_: path if mode and set(mode) & set("wax+") else None}
 
 
 def killed_at(number: int, folder, arguments) -> bool:
-    "Run the command in a process of its own, which is killed (SIGKILL) before its change of `folder` of that number. False: it ended."
+    """Run the command in a process of its own, which is killed (SIGKILL) before its change of `folder` of that number.
+
+    False: it ended.
+    """
     def child():
         changes = itertools.count(1)
 
@@ -281,7 +301,8 @@ def command(tmp_path):
     for side, lang in ((0, "en"), (1, "de")):
         names.append(str(tmp_path / f"x.{lang}"))
         (tmp_path / f"x.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
-    return lambda folder, *more: ["prepare", str(folder), "--train", *names, "--holdout", "5", *(more or ("--vocab-size", "80"))]
+    return lambda folder, *more: ["prepare", str(folder), "--train", *names, "--holdout", "5",
+                                  *(more or ("--vocab-size", "80"))]
 
 
 @pytest.mark.slow
@@ -301,7 +322,8 @@ def test_killed_anywhere_prepare_goes_on(tmp_path, command, capsys):
         encoded = said.split("encoded already: ")[1].split("\n")[0].split(", ") if "encoded already" in said else []
         for name in encoded:  # what is said to be kept is the very file
             assert inodes[folder / f"{name}.ids"] == (folder / f"{name}.ids").stat().st_ino
-        kept |= {("text", "the text in" in said), ("vocabulary", "the vocabulary of" in said), ("encoded", len(encoded))}
+        kept |= {("text", "the text in" in said), ("vocabulary", "the vocabulary of" in said),
+                 ("encoded", len(encoded))}
     assert number > 30 and {("text", False), ("text", True), ("vocabulary", False), ("vocabulary", True)} <= kept
     assert {("encoded", n) for n in range(7)} <= kept
 

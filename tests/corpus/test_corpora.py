@@ -68,7 +68,7 @@ def good(tmp_path):
     return put_pairs(tmp_path, "good", PAIRS)
 
 
-# --- files -------------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("form", ["plain", "gzip", "tsv", "tsv.gz", "one file of another name", "several"])
 def test_every_form_gives_the_same_corpus(tmp_path, form):
@@ -107,13 +107,15 @@ def test_a_gzip_file_of_any_name_is_read(tmp_path):
 
 
 def test_odd_pairs_are_left_out_of_train_and_kept_elsewhere(tmp_path):
-    odd = [("", "leer"), ("leer", "  \t "), ("", ""), ("word " * 10_000, "Wort " * 10_000), ("x" * 6_000, "x"), ("ja", "nein " * 10)]
+    odd = [("", "leer"), ("leer", "  \t "), ("", ""), ("word " * 10_000, "Wort " * 10_000), ("x" * 6_000, "x"),
+           ("ja", "nein " * 10)]
     corpus = file_corpus(tmp_path / "out", "en", "de", put_pairs(tmp_path, "a", PAIRS + odd),
                          dev=put_pairs(tmp_path, "d", PAIRS + odd), test=put_pairs(tmp_path, "t", PAIRS[:1]))
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert list(corpus.pairs("train")) == PAIRS
     assert train["read"] == 26 and counted(train["dropped"]) == {"empty": 3, "long": 2, "ratio": 1}
-    assert dev["pairs"] == 26 and counted(dev["odd"]) == {"empty": 3, "long": 2, "ratio": 1} and not sum(dev["dropped"].values())
+    assert dev["pairs"] == 26 and counted(dev["odd"]) == {"empty": 3, "long": 2,
+                                                          "ratio": 1} and not sum(dev["dropped"].values())
     assert list(corpus.pairs("dev"))[20:23] == [("", "leer"), ("leer", ""), ("", "")]
     assert "left out of 26 pairs: 3 empty on one side, 2 over-long [--max-words], 1 out of proportion [--max-ratio]" in report(corpus)
 
@@ -122,7 +124,8 @@ def test_odd_pairs_are_left_out_of_train_and_kept_elsewhere(tmp_path):
 @pytest.mark.parametrize("pair, said", [(("", "leer"), "empty on one side"), (("w " * 10_000, "w"), "over-long"),
                                         (("w " * 10, "w"), "out of proportion")])
 def test_strict_makes_an_odd_pair_an_error_with_file_and_line(tmp_path, split, pair, said):
-    files = {name: put_pairs(tmp_path, name, PAIRS[:3] + [pair] if name == split else PAIRS) for name in ("train", "dev", "test")}
+    files = {name: put_pairs(tmp_path, name, PAIRS[:3] + [pair] if name == split else PAIRS)
+             for name in ("train", "dev", "test")}
     before = tree(tmp_path)
     with pytest.raises(InputError, match=rf"{split}\.en, line 4: {said}"):
         file_corpus(tmp_path / "out", "en", "de", **files, cleaning=Cleaning(strict=True))
@@ -147,10 +150,11 @@ def test_text_does_not_pile_up_in_memory(tmp_path):
     assert peak < src.stat().st_size / 2, f"{peak:,} bytes for files of {src.stat().st_size:,}"
 
 
-# --- holding out -------------------------------------------------------------------------------------------------------------
+# --- holding out ------------------------------------------------------------------------------------------------------
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from("uvw")), min_size=30, max_size=60), st.randoms())
+@given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from("uvw")), min_size=30, max_size=60),
+       st.randoms())
 def test_no_source_sentence_is_on_two_sides(pairs, random):
     pairs = pairs + [(letter, "x") for letter in "abcdefghij"]
     where = [(("f", i), src, tgt) for i, (src, tgt) in enumerate(pairs)]
@@ -169,16 +173,20 @@ def test_held_out_sentences_leave_training_with_all_their_translations(tmp_path)
     assert [corpus.splits[s]["pairs"] for s in ("train", "dev", "test")] == [120, 5, 5]
     assert len(sources["train"]) == 40 and len(set.union(*sources.values())) == 50
     assert corpus.splits["train"]["dropped"]["held_out"] == 30
-    kept = file_corpus(tmp_path / "out2", "en", "de", put_pairs(tmp_path, "a", many), dev=put_pairs(tmp_path, "d", PAIRS), holdout=5)
-    assert kept.splits["test"]["pairs"] == 5 and kept.splits["train"]["pairs"] == 135 and kept.splits["dev"]["pairs"] == 20
+    kept = file_corpus(tmp_path / "out2", "en", "de", put_pairs(tmp_path, "a", many),
+                       dev=put_pairs(tmp_path, "d", PAIRS), holdout=5)
+    assert kept.splits["test"]["pairs"] == 5 and kept.splits["train"]["pairs"] == 135 and kept.splits["dev"][
+        "pairs"] == 20
 
 
-# --- sentences on both sides -------------------------------------------------------------------------------------------------
+# --- sentences on both sides ------------------------------------------------------------------------------------------
 
 def test_overlap_is_counted_and_dropped_on_request(tmp_path):
-    "By either side, whatever the case and the last punctuation; what is alike on the other language's side is no overlap."
+    """By either side, whatever the case and the last punctuation; what is alike on the other language's side is no
+    overlap."""
     shared = [("The Number 3", "anders"), ("other", "die zahl 4!"), ("die Zahl 5 .", "the number 5 ."), ("?", ".")]
-    files = dict(train=put_pairs(tmp_path, "a", [("apart", "getrennt")] + shared), dev=put_pairs(tmp_path, "d", PAIRS + [("!", "...")]),
+    files = dict(train=put_pairs(tmp_path, "a", [("apart", "getrennt")] + shared),
+                 dev=put_pairs(tmp_path, "d", PAIRS + [("!", "...")]),
                  test=put_pairs(tmp_path, "t", PAIRS[:2]))
     told = file_corpus(tmp_path / "told", "en", "de", **files)
     assert told.splits["train"]["pairs"] == 5 and counted(told.splits["train"]["odd"]) == {"overlap": 2}
@@ -191,7 +199,8 @@ def test_overlap_is_counted_and_dropped_on_request(tmp_path):
 @pytest.fixture
 def mixture(tmp_path):
     "A sources file and what it names."
-    put_pairs(tmp_path / "texts", "news", [(f"news {i}", f"Neues {i}") for i in range(10)] + [("number 1", "DIE ZAHL 1"), ("", "x")], zipped=True)
+    put_pairs(tmp_path / "texts", "news",
+              [(f"news {i}", f"Neues {i}") for i in range(10)] + [("number 1", "DIE ZAHL 1"), ("", "x")], zipped=True)
     put(tmp_path / "texts" / "talk.tsv", "".join(f"talk {i // 2}\tRede {i}\n" for i in range(200)))
     put_pairs(tmp_path, "dev", PAIRS[:3])
     put_pairs(tmp_path, "test", PAIRS)
@@ -257,33 +266,46 @@ def test_what_is_wrong_in_a_sources_file(tmp_path, mixture, old, new, said):
     assert "\n" not in str(error.value) and tree(tmp_path) == before
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------------------
+# --- what goes wrong --------------------------------------------------------------------------------------------------
 
 BAD = {  # what the three splits are given: (folder, good source, good target) -> arguments, and what must be said
     "empty file": (lambda d, a, b: dict(train=[put(d / "x.en", ""), b]), r"x\.en is empty: give"),
     "empty gzip": (lambda d, a, b: dict(train=[put(d / "x.en.gz", "", True), b]), r"x\.en\.gz is empty: give"),
-    "source longer": (lambda d, a, b: dict(train=[a, put(d / "x.de", ["eins", "zwei"])]), r"good\.en has 20 lines and .*x\.de has 2: "),
-    "target longer": (lambda d, a, b: dict(train=[put(d / "x.en", ["one"]), b]), r"x\.en has 1 line and .*good\.de has 20: "),
-    "not UTF-8": (lambda d, a, b: dict(train=[a, put(d / "x.de", b"eins\nsch\xf6n\n")]), r"x\.de, line 2: not UTF-8 \(byte 0xf6\), perhaps Windows-1252: "),
-    "UTF-16": (lambda d, a, b: dict(train=[a, put(d / "x.de", "eins\n".encode("utf-16"))]), r"x\.de, line 1: not UTF-8 \(byte 0xff\), perhaps UTF-16: "),
-    "not UTF-8 in a tsv": (lambda d, a, b: dict(train=[put(d / "x.tsv", b"a\tb\nc\t\x80\n")]), r"x\.tsv, line 2: not UTF-8"),
-    "cut gzip": (lambda d, a, b: dict(train=[a, put(d / "x.gz", gzip.compress(bytes(range(32, 127)) * 99)[:60])]), r"x\.gz: .*damaged or cut"),
+    "source longer": (lambda d, a, b: dict(train=[a, put(d / "x.de", ["eins", "zwei"])]),
+                      r"good\.en has 20 lines and .*x\.de has 2: "),
+    "target longer": (lambda d, a, b: dict(train=[put(d / "x.en", ["one"]), b]),
+                      r"x\.en has 1 line and .*good\.de has 20: "),
+    "not UTF-8": (lambda d, a, b: dict(train=[a, put(d / "x.de", b"eins\nsch\xf6n\n")]),
+                  r"x\.de, line 2: not UTF-8 \(byte 0xf6\), perhaps Windows-1252: "),
+    "UTF-16": (lambda d, a, b: dict(train=[a, put(d / "x.de", "eins\n".encode("utf-16"))]),
+               r"x\.de, line 1: not UTF-8 \(byte 0xff\), perhaps UTF-16: "),
+    "not UTF-8 in a tsv": (lambda d, a, b: dict(train=[put(d / "x.tsv", b"a\tb\nc\t\x80\n")]),
+                           r"x\.tsv, line 2: not UTF-8"),
+    "cut gzip": (lambda d, a, b: dict(train=[a, put(d / "x.gz", gzip.compress(bytes(range(32, 127)) * 99)[:60])]),
+                 r"x\.gz: .*damaged or cut"),
     "missing file": (lambda d, a, b: dict(train=[a, d / "nowhere.de"]), r"nowhere\.de does not exist"),
     "missing test file": (lambda d, a, b: dict(train=[a, b], test=[d / "nowhere.de"]), r"nowhere\.de does not exist"),
     "folder": (lambda d, a, b: dict(train=[a, d]), r"is a folder: give a file"),
     "same file twice": (lambda d, a, b: dict(train=[a, a]), r"good\.en is given twice \(train, train\)"),
-    "same file by another name": (lambda d, a, b: dict(train=[a, d / "." / ".." / d.name / "good.en"]), r"is given twice"),
+    "same file by another name": (lambda d, a, b: dict(train=[a, d / "." / ".." / d.name / "good.en"]),
+                                  r"is given twice"),
     "train is test": (lambda d, a, b: dict(train=[a, b], test=[a, b]), r"good\.en is given twice \(train, test\)"),
     "no partner": (lambda d, a, b: dict(train=[a, b, put(d / "x.en", "x")]), r"x\.en has no partner"),
-    "a table between two halves": (lambda d, a, b: dict(train=[a, put(d / "x.tsv", "a\tb\n"), b]), r"good\.en has no partner"),
+    "a table between two halves": (lambda d, a, b: dict(train=[a, put(d / "x.tsv", "a\tb\n"), b]),
+                                   r"good\.en has no partner"),
     "no file": (lambda d, a, b: dict(train=[]), r"train: no file was given"),
     "no tab": (lambda d, a, b: dict(train=[put(d / "x.tsv", "a\tb\nc d\n")]), r"x\.tsv, line 2: no tab"),
     "one aligned file": (lambda d, a, b: dict(train=[a]), r"good\.en, line 1: no tab: .*or two aligned files"),
-    "nothing left": (lambda d, a, b: dict(train=put_pairs(d, "x", [("", "x")] * 3), dev=[a, b], test=put_pairs(d, "t", PAIRS)),
+    "nothing left": (lambda d, a, b: dict(train=put_pairs(d, "x", [("", "x")] * 3), dev=[a, b],
+                                          test=put_pairs(d, "t", PAIRS)),
                      r"train: of 3 pairs none is left \(3 empty on one side\)"),
-    "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10), r"train: of 20 pairs none is left \(20 held out \[--holdout\]\)"),
-    "too much held out": (lambda d, a, b: dict(train=[a, b]), r"train has 20 different source sentences, and dev and test are to take 2,000: lower --holdout"),
-    "nothing to hold out": (lambda d, a, b: dict(train=[a, b], cleaning=Cleaning(max_words=1)), r"train has 0 different source sentences \(left out: 20 over-long \[--max-words\]\), and"),
+    "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10),
+                     r"train: of 20 pairs none is left \(20 held out \[--holdout\]\)"),
+    "too much held out": (lambda d, a, b: dict(train=[a, b]),
+                          r"train has 20 different source sentences, and dev and test are to take 2,000: lower "
+                          r"--holdout"),
+    "nothing to hold out": (lambda d, a, b: dict(train=[a, b], cleaning=Cleaning(max_words=1)),
+                            r"train has 0 different source sentences \(left out: 20 over-long \[--max-words\]\), and"),
     "holdout 0": (lambda d, a, b: dict(train=[a, b], holdout=0), r"holdout 0: give"),
     "one language": (lambda d, a, b: dict(train=[a, b], tgt="en"), r"both 'en': give two"),
     "a path for a language": (lambda d, a, b: dict(train=[a, b], tgt="../de"), r"language '\.\./de': give a code"),
@@ -294,7 +316,8 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
 def test_another_encoding_is_named(tmp_path, encoding):
     path = put(tmp_path / "x.de", "\n".join(f"Die Kühe Nummer {i} sind schön." for i in range(9)).encode(encoding))
     names = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE", "cp1252": "Windows-1252"}
-    with pytest.raises(InputError, match=rf"x\.de, line 1: not UTF-8 .*perhaps {names.get(encoding, encoding.upper())}: .*iconv"):
+    with pytest.raises(InputError,
+                       match=rf"x\.de, line 1: not UTF-8 .*perhaps {names.get(encoding, encoding.upper())}: .*iconv"):
         list(lines(path))
 
 
@@ -308,7 +331,7 @@ def test_a_byte_order_mark_goes_and_a_nul_stays(tmp_path):
     assert list(lines(put(tmp_path / "x", b"\xef\xbb\xbfone\ntwo\0\n"))) == ["one", "two\0"]
 
 
-# --- files that are not plain ------------------------------------------------------------------------------------------------
+# --- files that are not plain -----------------------------------------------------------------------------------------
 
 def packed(data: bytes) -> dict[str, bytes]:
     archive = io.BytesIO()
@@ -323,7 +346,8 @@ def test_compressed_text(tmp_path, form):
     data = "".join(f"Zeile {i}\n" for i in range(500)).encode()
     zipped = packed(data)[form]
     path = put(tmp_path / f"text.de.{form}", zipped)
-    assert list(lines(path)) == data.decode().splitlines() and language_of(tmp_path / f"text.de.{form.split('.')[-1]}") == "de"
+    assert list(lines(path)) == data.decode().splitlines() and language_of(
+        tmp_path / f"text.de.{form.split('.')[-1]}") == "de"
     for size in (len(zipped) // 3, len(zipped) - 3):
         with pytest.raises(InputError, match="damaged or cut after line"):
             list(lines(put(path, zipped[:size])))
@@ -362,10 +386,12 @@ def test_a_line_without_end_takes_little_memory(tmp_path, capsys):
     assert "line 1: more than 1 MiB" in capsys.readouterr().err
 
 
-# --- languages ---------------------------------------------------------------------------------------------------------------
+# --- languages --------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("names", "langs"), [(("a.cs", "a.pl"), ("cs", "pl")), (("a.en.gz", "a.zh_CN.gz"), ("en", "zh_CN")),
-                                              (("x.en.txt", "x.fr.txt"), ("en", "fr")), (("news.en-de.en", "news.en-de.de"), ("en", "de"))])
+@pytest.mark.parametrize(("names", "langs"),
+                         [(("a.cs", "a.pl"), ("cs", "pl")), (("a.en.gz", "a.zh_CN.gz"), ("en", "zh_CN")),
+                                              (("x.en.txt", "x.fr.txt"), ("en", "fr")),
+                                              (("news.en-de.en", "news.en-de.de"), ("en", "de"))])
 def test_endings_name_the_languages(names, langs):
     assert languages(None, None, [["all.tsv"], list(names)]) == langs == languages(*langs, [names])
 
@@ -390,13 +416,17 @@ def test_codes_that_cannot_be(tmp_path, good):
 
 def test_languages_without_spaces(tmp_path):
     "English and Chinese sentences that mean the same are not out of proportion; one that is says by which option."
-    pairs = [(f"The cow number {i} on the old green meadow does not want to play with the small dogs", f"在古老的绿草地上的第{i}头牛不想和小狗玩") for i in range(30)]
+    pairs = [(f"The cow number {i} on the old green meadow does not want to play with the small dogs",
+              f"在古老的绿草地上的第{i}头牛不想和小狗玩") for i in range(30)]
     corpus = file_corpus(tmp_path / "out", "en", "zh", put_pairs(tmp_path, "a", pairs, ("en", "zh")), holdout=3)
     assert corpus.splits["train"]["pairs"] == 24 and corpus.splits["train"]["tgt_words"] > 24 * 8
-    assert word_count("") == 0 and word_count("two words") == 2 and word_count("我们在北京") == 3 and word_count("สวัสดีครับ") == 6
+    assert word_count("") == 0 and word_count("two words") == 2 and word_count("我们在北京") == 3 and word_count(
+        "สวัสดีครับ") == 6
     assert word_count("나는 학교에 간다") == 3  # Korean has spaces
     with pytest.raises(InputError, match=r"27 out of proportion \[--max-ratio\]"):
-        file_corpus(tmp_path / "no", "en", "zh", put_pairs(tmp_path, "b", [(f"{a} " * 3, f"短{i}") for i, (a, _) in enumerate(pairs[:27])], ("en", "zh")), holdout=1)
+        file_corpus(tmp_path / "no", "en", "zh",
+                    put_pairs(tmp_path, "b", [(f"{a} " * 3, f"短{i}") for i, (a, _) in enumerate(pairs[:27])],
+                              ("en", "zh")), holdout=1)
 
 
 def test_text_is_normalised_and_references_are_not(tmp_path):
@@ -411,7 +441,8 @@ def test_text_is_normalised_and_references_are_not(tmp_path):
     assert {*plain.pairs("train")} < {*pairs}
     facts = json.loads((tmp_path / "none" / "corpus.json").read_text())
     del facts["normaliser"], facts["recipe"]["normaliser"]  # as version 0.1 wrote it
-    (tmp_path / "none" / "corpus.json").write_text(json.dumps(facts | {"recipe": facts["recipe"] | {"version": "0.1.0"}}))
+    (tmp_path / "none" / "corpus.json").write_text(
+        json.dumps(facts | {"recipe": facts["recipe"] | {"version": "0.1.0"}}))
     old = file_corpus(tmp_path / "none", "en", "de", files, holdout=5)  # kept as it is
     assert old.normaliser == "none" and old.digest == plain.digest
 
@@ -438,17 +469,20 @@ def test_broken_input_is_one_line_and_leaves_nothing(tmp_path, good, case):
     with pytest.raises(InputError, match=said) as error:
         file_corpus(tmp_path / "new" / "out", **options)
     assert "\n" not in str(error.value)
-    left = {path: content for path, content in tree(tmp_path).items() if path != tmp_path / "new"}  # the parent may be there
+    left = {path: content for path, content in tree(tmp_path).items()
+            if path != tmp_path / "new"}  # the parent may be there
     assert left == before
 
 
 def test_interruption_leaves_nothing(tmp_path, good, monkeypatch):
     from annotated_transformer.corpus import corpora
     real = corpora.normalise
-    monkeypatch.setattr(corpora, "normalise", lambda text: (_ for _ in ()).throw(KeyboardInterrupt) if "19" in text else real(text))
+    monkeypatch.setattr(corpora, "normalise", lambda text: (_ for _ in ()).throw(KeyboardInterrupt) if "19" in text
+                        else real(text))
     before = tree(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        file_corpus(tmp_path / "out", "en", "de", good, dev=put_pairs(tmp_path, "d", PAIRS[:2]), test=put_pairs(tmp_path, "t", PAIRS[:2]))
+        file_corpus(tmp_path / "out", "en", "de", good, dev=put_pairs(tmp_path, "d", PAIRS[:2]),
+                    test=put_pairs(tmp_path, "t", PAIRS[:2]))
     assert set(tree(tmp_path)) - set(before) == {tmp_path / f"{s}.{lang}" for s in "dt" for lang in ("en", "de")}
 
 
@@ -466,7 +500,7 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
     assert tree(tmp_path) == {path: b"\x00"}
 
 
-# --- the folder --------------------------------------------------------------------------------------------------------------
+# --- the folder -------------------------------------------------------------------------------------------------------
 
 def test_the_same_command_again_changes_nothing_and_another_needs_overwrite(tmp_path, good):
     out = tmp_path / "out"
@@ -561,7 +595,7 @@ def test_open_says_what_is_missing(tmp_path, good):
             Corpus.open(out)
 
 
-# --- the grammar -------------------------------------------------------------------------------------------------------------
+# --- the grammar ------------------------------------------------------------------------------------------------------
 
 def test_grammar_corpus(tmp_path):
     corpus = grammar_corpus(tmp_path / "a", 300, 30, 30, 20)
@@ -569,7 +603,8 @@ def test_grammar_corpus(tmp_path):
     assert list(corpus.splits) == ["train", "dev", "test", "test_long"] and corpus.tests == ["test", "test_long"]
     for split in ("dev", "test", "test_long"):
         assert [(gold["src"], gold["tgt"]) for gold in read_gold(corpus, split)] == list(corpus.pairs(split))
-        assert all({"alignment", "tree", "dependencies", "antecedents"} <= gold.keys() for gold in read_gold(corpus, split))
+        assert all({"alignment", "tree", "dependencies", "antecedents"} <= gold.keys()
+                   for gold in read_gold(corpus, split))
     assert not any(sum(facts["dropped"].values()) + sum(facts["odd"].values()) for facts in corpus.splits.values())
     assert grammar_corpus(tmp_path / "b", 300, 30, 30, 20).digest == corpus.digest
     assert grammar_corpus(tmp_path / "c", 300, 30, 30, 20, seed=1).digest != corpus.digest
@@ -577,7 +612,7 @@ def test_grammar_corpus(tmp_path):
         grammar_corpus(tmp_path / "d", 300, 0, 30, 20)
 
 
-# --- Multi30k ----------------------------------------------------------------------------------------------------------------
+# --- Multi30k ---------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
@@ -610,7 +645,8 @@ def test_multi30k_from_a_folder(tmp_path, zipped):
 
 def test_multi30k_from_the_hub(tmp_path, hub):
     for i, split in enumerate(["train", "val", "test"]):
-        put(hub / "bentrevett" / "multi30k" / f"{split}.jsonl", [json.dumps({"en": src, "de": tgt}) for src, tgt in PAIRS[i:]])
+        put(hub / "bentrevett" / "multi30k" / f"{split}.jsonl",
+            [json.dumps({"en": src, "de": tgt}) for src, tgt in PAIRS[i:]])
     corpus = multi30k(tmp_path / "out")
     assert [(split, list(corpus.pairs(split))) for split in corpus.splits] == [
         ("train", PAIRS), ("dev", PAIRS[1:]), ("test_2016_flickr", PAIRS[2:])]
@@ -620,7 +656,9 @@ def test_multi30k_from_the_hub(tmp_path, hub):
 
 
 def test_multi30k_without_a_network(tmp_path, hub):
-    with pytest.raises(InputError, match="bentrevett/multi30k could not be loaded .* connect to the network, or give as source") as error:
+    with pytest.raises(InputError,
+                       match="bentrevett/multi30k could not be loaded .* connect to the network, or give "
+                             "as source") as error:
         multi30k(tmp_path / "out")
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
@@ -644,7 +682,7 @@ def test_a_connection_that_breaks_in_the_middle_leaves_nothing(tmp_path, hub, mo
     assert tree(tmp_path) == before
 
 
-# --- WMT 2014 ----------------------------------------------------------------------------------------------------------------
+# --- WMT 2014 ---------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def sacrebleu_cache(tmp_path, monkeypatch):
@@ -659,7 +697,8 @@ def sacrebleu_cache(tmp_path, monkeypatch):
         monkeypatch.setattr(DATASETS[test_set], "_rawdir", str(tmp_path / "sb" / test_set / "raw"))
 
     def fill(test_set, pairs, langs):
-        for field, texts in zip(("src", "ref", "docid", "genre", "origlang"), [*zip(*pairs), *[["x"] * len(pairs)] * 3]):
+        for field, texts in zip(("src", "ref", "docid", "genre", "origlang"),
+                                [*zip(*pairs), *[["x"] * len(pairs)] * 3]):
             put(tmp_path / "sb" / test_set / f"{test_set.replace('/', '_')}.{langs}.{field}", list(texts))
     return fill
 
@@ -690,7 +729,8 @@ def test_wmt14_from_a_folder(tmp_path):
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n")
     corpus = wmt14(tmp_path / "out", "de", folder)
     assert list(corpus.pairs("train")) == [("europe", "Europa"), *PAIRS]  # and newstest2012, but nothing later
-    assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == ["newstest2014_full", "newstest2014_filtered_2737"]
+    assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == [
+        "newstest2014_full", "newstest2014_filtered_2737"]
     assert list(corpus.pairs("newstest2014_filtered_2737")) == [PAIRS[2], PAIRS[3], PAIRS[6]]
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n2\n")
     with pytest.raises(InputError, match="of other files or options"):
@@ -749,7 +789,8 @@ def test_wmt14_streams_from_the_hub(tmp_path, hub, sacrebleu_cache, monkeypatch)
 
 def test_wmt14_takes_from_sacrebleu_what_the_folder_lacks(tmp_path, sacrebleu_cache):
     put_pairs(tmp_path / "wmt", "train", PAIRS)
-    with pytest.raises(InputError, match="sacreBLEU could not fetch wmt13 en-de .* connect to the network, or give as source"):
+    with pytest.raises(InputError,
+                       match="sacreBLEU could not fetch wmt13 en-de .* connect to the network, or give as source"):
         wmt14(tmp_path / "out", "de", tmp_path / "wmt")
     assert not (tmp_path / "out").exists()
     for test_set, n in (("wmt13", 3), ("wmt14/full", 5), ("wmt14", 4)):

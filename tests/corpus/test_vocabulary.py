@@ -1,4 +1,5 @@
-"""Vocabularies: text comes back as it went in, the same text gives the same bytes, and what cannot be is said in one line."""
+"""Vocabularies: text comes back as it went in, the same text gives the same bytes, and what cannot be is said in one
+line."""
 import io
 import random
 import string
@@ -49,7 +50,8 @@ def vocabulary(request):
 def test_known_text_comes_back(vocabulary, text):
     ids = vocabulary.encode(text)
     assert vocabulary.decode(ids) == spaced(text)
-    assert not {PAD, UNKNOWN, START, END} & set(ids) and vocabulary.encode_batch([text, "a", ""]) == [ids, vocabulary.encode("a"), []]
+    assert not {PAD, UNKNOWN, START,
+                END} & set(ids) and vocabulary.encode_batch([text, "a", ""]) == [ids, vocabulary.encode("a"), []]
 
 
 @settings(max_examples=100, deadline=None)
@@ -61,7 +63,8 @@ def test_any_text_can_be_encoded(vocabulary, text):
         assert vocabulary.decode(ids) == spaced(text)
 
 
-@pytest.mark.parametrize("text", ["don't stop", "don ' t stop", "a,b , c ,d", "(a) [b] {c}", "##a # ## a##", "...", "", "<s> </s> <pad> <unk>"])
+@pytest.mark.parametrize("text", ["don't stop", "don ' t stop", "a,b , c ,d", "(a) [b] {c}", "##a # ## a##", "...", "",
+                                  "<s> </s> <pad> <unk>"])
 def test_spaces_around_punctuation_stay(vocabulary, text):
     assert vocabulary.decode(vocabulary.encode(text)) == text
 
@@ -129,24 +132,30 @@ def test_damaged_files(vocabulary, tmp_path):
 def test_a_vocabulary_with_other_special_symbols_is_refused(tmp_path):
     import sentencepiece
     from tokenizers import Tokenizer, models
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "vocabulary"), vocab_size=150,
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "vocabulary"),
+                                             vocab_size=150,
                                              model_type="bpe", normalization_rule_name="identity", minloglevel=3)
     with pytest.raises(InputError, match="its four special symbols are not ours: .* --vocabulary"):
         load_vocabulary(tmp_path)
     (tmp_path / "vocabulary.model").unlink()
-    (tmp_path / "vocabulary.json").write_text(Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")).to_str())
+    (tmp_path / "vocabulary.json").write_text(
+        Tokenizer(models.WordPiece({"[UNK]": 0, "a": 1}, unk_token="[UNK]")).to_str())
     with pytest.raises(InputError, match="not a vocabulary"):
         load_vocabulary(tmp_path)
 
 
-# --- characters --------------------------------------------------------------------------------------------------------------
+# --- characters -------------------------------------------------------------------------------------------------------
 
 @settings(max_examples=200, deadline=None)
-@given(text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("u\u0308\u00ad\u200b\u200c\u200d\u2060\ufeff"), max_size=20))
+@given(text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(
+    "u\u0308\u00ad\u200b\u200c\u200d\u2060\ufeff"), max_size=20))
 def test_the_normaliser(text):
     normal = composed(text)
-    assert composed(normal) == normal == unicodedata.normalize("NFC", normal) and not set(normal) & set("\u00ad\u200b\u2060\ufeff")
-    assert normal.count("\u200c") == text.count("\u200c") and normal.count("\u200d") == text.count("\u200d")  # joiners have a meaning
+    assert composed(normal) == normal == unicodedata.normalize("NFC",
+                                                               normal) and not set(normal) & set(
+                                                                   "\u00ad\u200b\u2060\ufeff")
+    assert normal.count("\u200c") == text.count("\u200c") and normal.count("\u200d") == text.count(
+        "\u200d")  # joiners have a meaning
     assert composed(text.replace("\u00ad", "")) == normal
 
 
@@ -167,7 +176,8 @@ def test_behind_its_normaliser_a_word_is_cut_the_same_however_it_is_written(kind
         load_vocabulary(tmp_path)
 
 
-@pytest.mark.parametrize("odd", ["▅", "</s>", "<s>", "<unk>", "<pad>", "a</s>b", "\U0001f600", "\u0301", "\ue000", "\ufffd"])
+@pytest.mark.parametrize("odd",
+                         ["▅", "</s>", "<s>", "<unk>", "<pad>", "a</s>b", "\U0001f600", "\u0301", "\ue000", "\ufffd"])
 def test_every_character_of_the_text_gets_a_symbol(odd):
     "SentencePiece leaves out lines with its reserved sign, and the letters of its special symbols."
     text = ["low lower newest", f"low {odd} new", f"{odd}est"] * 3
@@ -184,23 +194,28 @@ def test_characters_are_named():
     assert code_points("\U0001f600") == "\U0001f600 (U+1F600)" and code_points("\u00a0") == "U+00A0"
 
 
-@pytest.mark.parametrize("options", [{}, {"model_type": "unigram"}, {"byte_fallback": True}, {"pad_id": 3}, {"unk_piece": "<UNK>"}, {"control_symbols": "<2de>"},
+@pytest.mark.parametrize("options", [{}, {"model_type": "unigram"}, {"byte_fallback": True}, {"pad_id": 3},
+                                     {"unk_piece": "<UNK>"}, {"control_symbols": "<2de>"},
                                      {"normalization_rule_name": "nfkc_cf"}, {"character_coverage": 0.98}], ids=str)
 def test_a_sentencepiece_model_of_ones_own(options, tmp_path):
     "Its pieces and its normaliser are taken over; ids 0 to 3 are ours."
     import sentencepiece
     content = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=content, minloglevel=3,
-                                             **{"vocab_size": 400, "model_type": "bpe", "hard_vocab_limit": False} | options)
+                                             **{"vocab_size": 400, "model_type": "bpe",
+                                                "hard_vocab_limit": False} | options)
     (tmp_path / "own.model").write_bytes(content.getvalue())
-    theirs, ours = sentencepiece.SentencePieceProcessor(model_proto=content.getvalue()), adopt_model(tmp_path / "own.model")
+    theirs, ours = sentencepiece.SentencePieceProcessor(model_proto=content.getvalue()), adopt_model(
+        tmp_path / "own.model")
     for line in [*TEXT[:20], "ﬁne ＡＢＣ ½ Straße", "東京 tower", unicodedata.normalize("NFD", "schöner"), ""]:
-        wanted = [ours.pieces([UNKNOWN])[0] if i == theirs.unk_id() else theirs.IdToPiece(i) for i in theirs.Encode(line)]
+        wanted = [ours.pieces([UNKNOWN])[0] if i == theirs.unk_id() else theirs.IdToPiece(i)
+                  for i in theirs.Encode(line)]
         assert ours.pieces(ours.encode(line)) == wanted, line
     ours.save(tmp_path)
     assert load_vocabulary(tmp_path).encode(TEXT[0]) == ours.encode(TEXT[0])
     processor = sentencepiece.SentencePieceProcessor(model_proto=ours.content)  # as exports read it
-    assert (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) == (PAD, UNKNOWN, START, END)
+    assert (processor.pad_id(), processor.unk_id(), processor.bos_id(),
+            processor.eos_id()) == (PAD, UNKNOWN, START, END)
     assert {field for field, _ in fields(ours.content)} >= {1, 2, 3}
 
 
@@ -212,19 +227,21 @@ def test_models_that_cannot_be_taken_over(tmp_path):
         (tmp_path / "own.model").write_bytes(content)
         with pytest.raises(InputError, match="not a SentencePiece model, or cut short"):
             adopt_model(tmp_path / "own.model")
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["of the house"] * 9 + TEXT), model_prefix=str(tmp_path / "own"),
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["of the house"] * 9 + TEXT),
+                                             model_prefix=str(tmp_path / "own"),
                                              vocab_size=300, model_type="bpe", split_by_whitespace=False, minloglevel=3)
     with pytest.raises(InputError, match="run over spaces"):
         adopt_model(tmp_path / "own.model")
 
 
-# --- of a corpus -------------------------------------------------------------------------------------------------------------
+# --- of a corpus ------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def corpus(tmp_path):
     "Two hundred pairs; with white space of other kinds in a few."
     path = tmp_path / "text.tsv"
-    path.write_text("".join(f"{src}\t{tgt} \u2028 {i}\n" for i, (src, tgt) in enumerate(zip(TEXT, reversed(TEXT)))), encoding="utf-8")
+    path.write_text("".join(f"{src}\t{tgt} \u2028 {i}\n" for i, (src, tgt) in enumerate(zip(TEXT, reversed(TEXT)))),
+                    encoding="utf-8")
     return file_corpus(tmp_path / "corpus", "en", "de", [path], cleaning=Cleaning(max_ratio=100), holdout=1)
 
 
@@ -242,13 +259,15 @@ def test_drawn_lines(corpus):
 def test_a_vocabulary_is_kept_for_what_it_was_learned_from(kind, corpus):
     assert kept_vocabulary(corpus, kind, 300) is None
     first = learn_vocabulary(corpus, kind, 300, sample=190)
-    assert first.digest == kind.learn(drawn_lines(corpus, 190), 300).digest != kind.learn(drawn_lines(corpus), 300).digest
+    assert first.digest == kind.learn(drawn_lines(corpus, 190),
+                                      300).digest != kind.learn(drawn_lines(corpus), 300).digest
     assert kept_vocabulary(corpus, kind, 300, 190).digest == first.digest
     other = KINDS[1 - KINDS.index(kind)]
     for asked in ((kind, 301, 190), (kind, 300, 191), (other, 300, 190)):
         assert kept_vocabulary(corpus, *asked) is None
     learned, path = corpus.folder / "learned.json", corpus.folder / f"vocabulary{kind.suffix}"
-    for file, content in ((learned, b""), (learned, b"[1]"), (path, first.content[:-30]), (path, kind.learn(TEXT, 300).content)):
+    for file, content in ((learned, b""), (learned, b"[1]"), (path, first.content[:-30]),
+                          (path, kind.learn(TEXT, 300).content)):
         whole = file.read_bytes()
         file.write_bytes(content)
         assert kept_vocabulary(corpus, kind, 300, 190) is None

@@ -28,7 +28,8 @@ from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNO
 from annotated_transformer.tools.files import InputError
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
-SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True}, {"d_k": 3, "d_v": 5}]
+SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
+          {"d_k": 3, "d_v": 5}]
 few = settings(max_examples=25, deadline=None)
 
 
@@ -37,7 +38,8 @@ def model_of(seed: int, ends: bool = True, **changes) -> Transformer:
     model = Transformer(replace(SMALL, **changes)).double().eval()
     with torch.no_grad():
         model.embedding.weight[PAD + 1:] *= 3
-        if not ends:  # in a post-norm model whose last bias is this row's opposite, the end symbol's logit is far below the others'
+        # in a post-norm model whose last bias is this row's opposite, the end symbol's logit is far below the others'
+        if not ends:
             model.decoder[-1].residuals[2].norm.bias -= 4 * model.embedding.weight[END]
     return model
 
@@ -69,11 +71,13 @@ def plainly(model, src, beam_size, alpha, limit):
 
 
 @few
-@given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 5),
+@given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.lists(st.integers(1, 6), min_size=1, max_size=4),
+       st.integers(1, 5),
        st.sampled_from([0.0, 0.6, 1.0, 3.0]), st.integers(0, 5))
 def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, shape, lengths, beam_size, alpha, extra):
     model, src = model_of(seed, **shape), sources(lengths, seed)
-    for row, n, found in zip(src, lengths, beam_search(model, src, SearchConfig(beam_size, alpha, extra, n_best=beam_size))):
+    for row, n, found in zip(src, lengths,
+                             beam_search(model, src, SearchConfig(beam_size, alpha, extra, n_best=beam_size))):
         expected = plainly(model, row[None, :n], beam_size, alpha, n + extra)
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
@@ -116,7 +120,8 @@ def test_a_long_search_forgets_its_dead_branches(monkeypatch):
 
 @few
 @example(234, [1, 2], [4])
-@given(st.integers(0, 10_000), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.lists(st.integers(4, 12), max_size=3))
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 6), min_size=1, max_size=3),
+       st.lists(st.integers(4, 12), max_size=3))
 def test_a_forced_prefix_is_followed_by_what_follows_it(seed, lengths, prefix):
     model, src = model_of(seed), sources(lengths, seed)
     config = SearchConfig(3, extra=5, prefix=[prefix, *([] for _ in lengths[1:])])
@@ -127,13 +132,16 @@ def test_a_forced_prefix_is_followed_by_what_follows_it(seed, lengths, prefix):
             out = torch.tensor([h.ids + [END] * (len(h.token_log_probabilities) > len(h.ids))])
             with torch.no_grad():
                 logs = model(row[None, :n], torch.cat((torch.tensor([[START]]), out[:, :-1]), 1)).log_softmax(-1)
-            assert h.token_log_probabilities == pytest.approx(logs.gather(2, out[:, :, None])[0, :, 0].tolist(), rel=1e-9, abs=1e-9)
+            assert h.token_log_probabilities == pytest.approx(logs.gather(2, out[:, :, None])[0, :, 0].tolist(),
+                                                              rel=1e-9, abs=1e-9)
             assert h.log_probability == pytest.approx(sum(h.token_log_probabilities))
     for (h,), (alone,) in list(zip(beam_search(model, src, config, prefix=None), beam_search(model, src, config)))[1:]:
-        assert h.ids == alone.ids and h.score == pytest.approx(alone.score, rel=1e-12)  # another batch: the last bit may differ
+        assert h.ids == alone.ids and h.score == pytest.approx(alone.score,
+                                                               rel=1e-12)  # another batch: the last bit may differ
 
 
-@pytest.mark.parametrize("prefix, said", [([[PAD]], "prefix 0"), ([[START]], "prefix 0"), ([[END]], "prefix 0"), ([[4] * 6], "shorter than 6"),
+@pytest.mark.parametrize("prefix, said", [([[PAD]], "prefix 0"), ([[START]], "prefix 0"), ([[END]], "prefix 0"),
+                                          ([[4] * 6], "shorter than 6"),
                                           ([[4], [4]], "2 prefixes for 1")])
 def test_a_prefix_that_cannot_be_is_refused(prefix, said):
     model, src = model_of(0), sources([3], 0)
@@ -145,7 +153,8 @@ def test_a_prefix_that_cannot_be_is_refused(prefix, said):
 def test_learned_positions_end_an_output():
     model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
     assert search(model, src, beam_size=3, early=False).symbol.shape[0] <= 7
-    assert all(len(h.token_log_probabilities) <= 7 for h in (*beam_search(model, src, beam_size=3)[0], *greedy(model, src)))
+    assert all(len(h.token_log_probabilities) <= 7
+               for h in (*beam_search(model, src, beam_size=3)[0], *greedy(model, src)))
 
 
 @few
@@ -153,7 +162,8 @@ def test_learned_positions_end_an_output():
 def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size):
     members, src = [model_of(seed + i, **shape) for i, shape in enumerate(shapes)], sources([4, 2], seed)
     mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
-    for row, size, found in zip(src, (4, 2), beam_search(Ensemble(members), src, beam_size=beam_size, extra=3, n_best=beam_size)):
+    for row, size, found in zip(src, (4, 2),
+                                beam_search(Ensemble(members), src, beam_size=beam_size, extra=3, n_best=beam_size)):
         expected = plainly(mean, row[None, :size], beam_size, 0.6, size + 3)[:beam_size]
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
@@ -169,7 +179,8 @@ def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table
 
 
 def test_a_search_ends_when_nothing_open_can_win():
-    "The end symbol is nearly certain at once: the search to the limit is long, and the one that may stop takes a step or two."
+    """The end symbol is nearly certain at once: the search to the limit is long, and the one that may stop takes a
+    step or two."""
     model, src = model_of(0), sources([4], 0)
     with torch.no_grad():
         model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[END]
@@ -207,7 +218,7 @@ def test_the_penalty_is_that_of_wu_et_al(length, alpha):
     assert length_penalty(length, alpha) == pytest.approx(math.exp(alpha * (math.log(5 + length) - math.log(6))))
 
 
-# --- positions that were learned ------------------------------------------------------------------------------------------------------------
+# --- positions that were learned --------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def of_twenty():
@@ -247,17 +258,19 @@ def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
             translator.search([source], prefix=prefix, extra=extra)
 
 
-# --- what a caller may ask ----------------------------------------------------------------------------------------------------------------------
+# --- what a caller may ask --------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def bytewise():
     "A random translator whose vocabulary falls back to bytes, each of which it likes to write."
-    vocabulary = BytePairVocabulary.learn(["the old cow sees a young cow", "the young dog plays", "a dog sees the old"] * 20, 310, byte_fallback=True)
+    vocabulary = BytePairVocabulary.learn(["the old cow sees a young cow", "the young dog plays",
+                                           "a dog sees the old"] * 20, 310, byte_fallback=True)
     return Translator(model_of(7, vocab_size=len(vocabulary)), vocabulary)
 
 
 @few
-@given(st.sampled_from(["the", "the o", "the old c", "a you", "a dog", "th", "t", "\N{SNOWMAN}", "sees \N{SNOWMAN}x"]), st.integers(0, 99), st.booleans())
+@given(st.sampled_from(["the", "the o", "the old c", "a you", "a dog", "th", "t", "\N{SNOWMAN}", "sees \N{SNOWMAN}x"]),
+       st.integers(0, 99), st.booleans())
 def test_a_translation_begins_with_its_prefix_and_an_open_word_may_go_on(bytewise, prefix, seed, drawn):
     config = SearchConfig(3, extra=20, n_best=3, sample=drawn, seed=seed)
     for asked in (prefix, prefix + " "):
@@ -270,7 +283,9 @@ def test_a_translation_begins_with_its_prefix_and_an_open_word_may_go_on(bytewis
 
 def test_a_prefix_that_ends_inside_a_word_is_no_word_of_its_own():
     translator, source = load("ende"), "The parliament rejected the proposal."
-    assert translator.translate(source, prefix="Das Parl") == translator.translate(source, prefix="Das ") == "Das Parlament lehnte den Vorschlag ab."
+    assert translator.translate(source,
+                                prefix="Das Parl") == translator.translate(
+                                    source, prefix="Das ") == "Das Parlament lehnte den Vorschlag ab."
     assert translator.translate(source, prefix="Das Parl ").startswith("Das Parl")
 
 
@@ -278,8 +293,10 @@ def test_no_text_comes_twice_and_each_is_one_line(bytewise):
     found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, extra=6)
     for translations in found:
         texts = [t.text for t in translations]
-        assert len(texts) == len({*texts}) and all(t.isprintable() or not {*t} & {"\n", "\r", "\x85", "\u2028"} for t in texts)
-    alike = translation.text_of([bytewise.vocabulary.encode("a")[0], *bytewise.vocabulary._processor.PieceToId(["<0x0A>", "<0x0D>", "<0x00>"]),
+        assert len(texts) == len({*texts}) and all(t.isprintable() or not {*t} & {"\n", "\r", "\x85", "\u2028"}
+                                                   for t in texts)
+    alike = translation.text_of([bytewise.vocabulary.encode("a")[0],
+                                 *bytewise.vocabulary._processor.PieceToId(["<0x0A>", "<0x0D>", "<0x00>"]),
                                  *bytewise.vocabulary.encode("dog")], bytewise.vocabulary)
     assert alike == "a  dog"
 
@@ -288,7 +305,8 @@ def test_what_is_unknown_is_never_written():
     model, src = model_of(0), sources([4, 2], 0)
     with torch.no_grad():
         model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[UNKNOWN]
-    for ids in (*(h.ids for found in beam_search(model, src, n_best=4) for h in found), *(h.ids for h in sample(model, src))):
+    for ids in (*(h.ids for found in beam_search(model, src, n_best=4) for h in found),
+                *(h.ids for h in sample(model, src))):
         assert UNKNOWN not in ids
 
 
@@ -296,7 +314,9 @@ def test_draws_of_a_translator_are_repeatable_and_none_comes_twice(bytewise):
     drawn = bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=4)
     assert drawn == bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=4)
     assert drawn != bytewise.n_best(["the cow", "", "a dog"], 5, sample=True, temperature=2.0, seed=5)
-    assert 1 < len(drawn[0]) <= 5 and len(drawn[1]) == 1 and [t.score for t in drawn[2]] == sorted((t.score for t in drawn[2]), reverse=True)
+    assert 1 < len(drawn[0]) <= 5 and len(drawn[1]) == 1 and [t.score
+                                                              for t in drawn[2]] == sorted(
+                                                                  (t.score for t in drawn[2]), reverse=True)
 
 
 def test_an_output_is_no_longer_than_it_may_be(bytewise):
@@ -305,9 +325,12 @@ def test_an_output_is_no_longer_than_it_may_be(bytewise):
             assert len(found.token_log_probabilities) <= (config.max_length or 1)
 
 
-@pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9}, {"beam_size": None}, {"alpha": math.nan},
-                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5}, {"max_length": 0}, {"temperature": 0}, {"seed": -1},
-                                     {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]}, {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
+@pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9},
+                                     {"beam_size": None}, {"alpha": math.nan},
+                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5},
+                                     {"max_length": 0}, {"temperature": 0}, {"seed": -1},
+                                     {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]},
+                                     {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
                          ids=lambda options: f"{options}"[:40])
 def test_wrong_options_are_told_in_a_line(of_twenty, options):
     with pytest.raises(InputError) as told:

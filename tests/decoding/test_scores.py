@@ -1,4 +1,5 @@
-"""Scores: words cut as Moses does, worked out by hand from its rules; counts by hand; `evaluate` on runs and on files, and what is wrong there."""
+"""Scores: words cut as Moses does, worked out by hand from its rules; counts by hand; `evaluate` on runs and on
+files, and what is wrong there."""
 import html
 import itertools
 import json
@@ -40,11 +41,12 @@ SHARED = Path(os.environ.get("ANNOTATED_SHARED", ROOT.parent / "shared")) / "dat
 PRETRAINED = ROOT / "annotated_transformer" / "pretrained" / "grammar"
 
 
-# --- words -------------------------------------------------------------------------------------------------------------------------
+# --- words ------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("language, line, tokens", [
     # every sign but . , ' - ` stands alone
-    ("de", 'Er rief: "Halt!" (laut) – 50% & mehr; a/b=c?', 'Er rief : &quot; Halt ! &quot; ( laut ) – 50 % &amp; mehr ; a / b = c ?'),
+    ("de", 'Er rief: "Halt!" (laut) – 50% & mehr; a/b=c?',
+     'Er rief : &quot; Halt ! &quot; ( laut ) – 50 % &amp; mehr ; a / b = c ?'),
     ("de", "„Ja“ «nein» ‚vielleicht‘ 3€ §5 a_b", "„ Ja “ « nein » ‚ vielleicht ‘ 3 € § 5 a _ b"),
     ("de", "Nord-Süd-Bahn -20° wieder- `so`", "Nord-Süd-Bahn -20 ° wieder- `so`"),
     # XML's way, & first
@@ -61,9 +63,11 @@ PRETRAINED = ROOT / "annotated_transformer" / "pretrained" / "grammar"
     ("de", "Geht's gut? 'Ach', so 'n Ding'.", "Geht &apos; s gut ? &apos; Ach &apos; , so &apos; n Ding &apos; ."),
     ("de", "Das war's. Ende.", "Das war &apos; s. Ende ."),  # single letters are listed
     # the apostrophe: alone in German, with what stands before it in French, with what stands behind it in English
-    ("fr", "L'homme qu'on a vu aujourd'hui, c'est '68.", "L&apos; homme qu&apos; on a vu aujourd&apos; hui , c&apos; est &apos; 68 ."),
+    ("fr", "L'homme qu'on a vu aujourd'hui, c'est '68.",
+     "L&apos; homme qu&apos; on a vu aujourd&apos; hui , c&apos; est &apos; 68 ."),
     ("fr", "M. Dupont dit : « Oui ! »", "M. Dupont dit : « Oui ! »"),
-    ("en", "The dogs' bone isn't John's, in the 1990's.", "The dogs &apos; bone isn &apos;t John &apos;s , in the 1990 &apos;s ."),
+    ("en", "The dogs' bone isn't John's, in the 1990's.",
+     "The dogs &apos; bone isn &apos;t John &apos;s , in the 1990 &apos;s ."),
     ("es", "D'Artagnan", "D &apos; Artagnan"),
     # white space of any kind is a space, control characters go, letters of all scripts are letters
     ("de", " a\u00a0b\tc\u2003d\u2028e\x0bf ", "a b c d e f"),
@@ -104,7 +108,7 @@ def test_unknown_language():
     assert {"de", "en", "fr"} <= set(moses_languages())
 
 
-# --- counts ------------------------------------------------------------------------------------------------------------------------
+# --- counts -----------------------------------------------------------------------------------------------------------
 
 def test_paper_bleu_by_hand():
     "Seven words, the third wrong; with the compound split nine, the fifth wrong."
@@ -149,7 +153,8 @@ def test_lines_that_are_not_as_many():
             score(made, wanted, "de")
 
 
-WORDS = st.lists(st.sampled_from("der die Hund Katze E-Mail Nord-Süd-Bahn 1,5 Dr. usw. „ja“ läuft, nein! l'eau A-B-C ... 3. &".split()),
+WORDS = st.lists(st.sampled_from(
+    "der die Hund Katze E-Mail Nord-Süd-Bahn 1,5 Dr. usw. „ja“ läuft, nein! l'eau A-B-C ... 3. &".split()),
                  min_size=4, max_size=12).map(" ".join)
 SIGNS = "abcÄß019 \u00a0.,'’-–\"„“&<>[]|()%€$/:;!?`中́"
 
@@ -184,7 +189,7 @@ def test_cutting_into_words_loses_nothing(line, language):
     assert "".join(split_compounds(tokens).replace(" ##AT##-##AT## ", "-").split()) == "".join(tokens.split())
 
 
-# --- the real thing, where it is at hand -------------------------------------------------------------------------------------------
+# --- the real thing, where it is at hand ------------------------------------------------------------------------------
 
 needs_data = pytest.mark.skipif(not SHARED.exists() and "ANNOTATED_SHARED" not in os.environ,
                                 reason="the texts are not here: set ANNOTATED_SHARED to the folder that holds data/")
@@ -195,7 +200,8 @@ def test_bleu_of_newstest2017_to_two_hundredths():
     folder = SHARED / "bleu_reference"
     read = lambda name: list(corpora.lines(folder / name))  # noqa: E731
     columns, *rows = [line.split("\t") for line in read("expected.tsv")]
-    assert columns == ["system", "sacrebleu_13a", "moses_tokenised", "moses_tokenised_compounds_split"] and len(rows) == 2
+    assert columns == ["system", "sacrebleu_13a", "moses_tokenised",
+                       "moses_tokenised_compounds_split"] and len(rows) == 2
     wanted = read("newstest2017.reference.de")
     for system, *expected in rows:
         made = read(system)
@@ -206,7 +212,8 @@ def test_bleu_of_newstest2017_to_two_hundredths():
 @needs_data
 def test_words_of_newstest2014():
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-    german, french = (list(corpora.lines(SHARED / "newstest" / f"newstest2014.en-{code}.{code}")) for code in ("de", "fr"))
+    german, french = (list(corpora.lines(SHARED / "newstest" / f"newstest2014.en-{code}.{code}"))
+                      for code in ("de", "fr"))
     count = lambda cut, lines: sum(len(cut(line).split()) for line in lines)  # noqa: E731
     assert len(german) == len(french) == 3003
     assert count(Tokenizer13a(), german) == 62_688 and count(Tokenizer13a(), french) == 77_306
@@ -214,7 +221,7 @@ def test_words_of_newstest2014():
     assert count(paper_tokens, german) == 64_496
 
 
-# --- evaluate ----------------------------------------------------------------------------------------------------------------------
+# --- evaluate ---------------------------------------------------------------------------------------------------------
 
 def write(path, lines):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -231,12 +238,15 @@ def texts(tmp_path):
 
 def test_the_search_that_is_asked_for_is_made(monkeypatch, capsys, tmp_path):
     asked, real = [], translation.beam_search
-    monkeypatch.setattr(translation, "beam_search", lambda model, src, config: asked.append((config.beam_size, config.alpha)) or real(model, src, config))
+    monkeypatch.setattr(translation, "beam_search",
+                        lambda model, src, config: asked.append((config.beam_size, config.alpha))
+                        or real(model, src, config))
     pairs = [(e.src, e.tgt) for e in itertools.islice(grammar.examples(3), 4)]
     translation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
     for side, lines in zip(("src", "ref"), zip(*pairs)):
         (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), "--beam-size", "2", "--alpha", "0.7"])
+    cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), "--beam-size", "2",
+              "--alpha", "0.7"])
     assert set(asked) == {(3, 1.5), (2, 0.7)}
 
 
@@ -253,7 +263,8 @@ def fails(capsys, arguments, *named):
     with pytest.raises(SystemExit) as end:
         cli.main(["evaluate", *map(str, arguments)])
     out, told = capsys.readouterr()
-    assert end.value.code == 2 and out == "" and told.count("\n") == 1 and told.startswith("annotated-transformer: "), told
+    assert end.value.code == 2 and out == "" and told.count("\n") == 1 and told.startswith(
+        "annotated-transformer: "), told
     for name in named:
         assert str(name) in told, told
 
@@ -272,20 +283,30 @@ def test_evaluate_a_file(texts, capsys, tmp_path):
 def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
     src, wanted, made = texts
     lines = [path.read_text(encoding="utf-8").splitlines() for path in (made, wanted)]
-    found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--record", tmp_path / "kept.json").out)
+    found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--record",
+                                 tmp_path / "kept.json").out)
     expected = score(*lines, "de")
-    assert found["metrics"] == {name: s.value for name, s in expected.items()} and found["set"] == "text" and found["sentences"] == 10
+    assert found["metrics"] == {name: s.value for name,
+                                s in expected.items()} and found["set"] == "text" and found["sentences"] == 10
     assert found["intervals"] == {name: list(s.interval) for name, s in expected.items()}
     assert found["signatures"] == {name: s.signature for name, s in expected.items()}
     kept = json.loads((tmp_path / "kept.json").read_text())
-    assert kept["metrics"] == {f"{name}/text": round(s.value, 4) for name, s in expected.items()} and kept["name"] == "kept"
-    assert kept["task"] == "translation" and set(kept["intervals"]) == set(kept["metrics"]) and kept["data"]["sizes"] == {"text": 10}
-    found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--against", wanted).out)["against"]
-    assert {kind: set(than) for kind, than in found.items()} == dict.fromkeys(("sacrebleu", "chrf"), {"value", "p", "signature"})
+    assert kept["metrics"] == {f"{name}/text": round(s.value, 4) for name,
+                               s in expected.items()} and kept["name"] == "kept"
+    assert kept["task"] == "translation" and set(kept["intervals"]) == set(kept["metrics"]) and kept["data"][
+        "sizes"] == {"text": 10}
+    found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--against",
+                                 wanted).out)["against"]
+    assert {kind: set(than) for kind,
+            than in found.items()} == dict.fromkeys(("sacrebleu", "chrf"), {"value", "p", "signature"})
     assert found["sacrebleu"]["value"] == pytest.approx(expected["sacrebleu"].value - 100)
-    found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, "--beam-size", "1", "--json").out)
-    assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word", "accuracy"} == set(found["metrics"])
-    assert found["search"] == {"beam_size": 1, "alpha": 0.6} and found["metrics"]["perplexity_per_word"] > found["metrics"]["perplexity"] > 1
+    found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, "--beam-size", "1",
+                                 "--json").out)
+    assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word",
+            "accuracy"} == set(found["metrics"])
+    assert found["search"] == {"beam_size": 1,
+                               "alpha": 0.6} and found["metrics"]["perplexity_per_word"] > found["metrics"][
+                                   "perplexity"] > 1
 
 
 @pytest.fixture
@@ -301,20 +322,24 @@ def wmt(tmp_path):
     corpus = sources.wmt14(tmp_path / "wmt", "de", source)
     run = shutil.copytree(PRETRAINED, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
-    config["data"] |= {"folder": str(corpus.folder), "splits": {name: {"sha256": f["sha256"]} for name, f in corpus.splits.items()}}
+    config["data"] |= {"folder": str(corpus.folder),
+                       "splits": {name: {"sha256": f["sha256"]} for name, f in corpus.splits.items()}}
     (run / "config.json").write_text(json.dumps(config))
     return run
 
 
 def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
     "newstest2013 to develop with, unless told otherwise; both sizes of newstest2014, each under a name of its own."
-    for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8), ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
-        out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record", tmp_path / "kept.json").out
+    for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8),
+                           ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
+        out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record",
+                        tmp_path / "kept.json").out
         assert f"{name}: {n} sentences" in out and "per token, " in out and "per word\n" in out
     kept = json.loads((tmp_path / "kept.json").read_text())
     for name in ("newstest2013", "newstest2014_full", "newstest2014_filtered_2737"):
         metrics = {kind.split("/")[0] for kind in kept["metrics"] if kind.endswith(f"/{name}")}
-        assert metrics == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word", "accuracy"}
+        assert metrics == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity",
+                           "perplexity_per_word", "accuracy"}
         assert kept["search"][name] == {"beam_size": 1, "alpha": 0.6} and f"chrf/{name}" in kept["intervals"]
     assert json.loads((wmt / "record.json").read_text())["metrics"] == kept["metrics"]
 
@@ -329,7 +354,7 @@ def test_a_language_without_rules(wmt, capsys):
     fails(capsys, [wmt, "--language", "tlh"], "tlh", "de, ")
 
 
-# --- what is wrong -----------------------------------------------------------------------------------------------------------------
+# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 def test_references_of_another_length(texts, capsys, tmp_path):
     src, wanted, made = texts
@@ -343,7 +368,8 @@ def test_files_that_cannot_be_read(texts, capsys, tmp_path):
     src, wanted, made = texts
     (tmp_path / "latin.de").write_bytes(b"eins\nzwei\nStra\xdfe\n" + b"x\n" * 7)
     (tmp_path / "empty.de").write_bytes(b"")
-    for bad, named in (("latin.de", ("latin.de, line 3", "UTF-8")), ("empty.de", ("empty.de is empty",)), ("none.de", ("none.de does not exist",))):
+    for bad, named in (("latin.de", ("latin.de, line 3", "UTF-8")), ("empty.de", ("empty.de is empty",)),
+                       ("none.de", ("none.de does not exist",))):
         fails(capsys, ["--translations", tmp_path / bad, "--references", wanted], *named)
         fails(capsys, ["--translations", made, "--references", tmp_path / bad], *named)
         fails(capsys, ["grammar", "--src", src, "--references", tmp_path / bad], *named)
@@ -376,7 +402,8 @@ def test_unknown_set(wmt, capsys, tmp_path):
 def test_record_of_text_that_is_not_the_runs(wmt, capsys, tmp_path):
     "Said before the work begins."
     corpora.grammar_corpus(tmp_path / "other", 10, 5, 5, 5)
-    fails(capsys, [wmt, "--data", tmp_path / "other", "--split", "test", "--record", tmp_path / "kept.json"], "kept.json")
+    fails(capsys, [wmt, "--data", tmp_path / "other", "--split", "test", "--record", tmp_path / "kept.json"],
+          "kept.json")
     assert not (tmp_path / "kept.json").exists()
 
 
@@ -398,7 +425,8 @@ def test_vocabulary_that_is_not_the_runs(texts, capsys, tmp_path):
 def test_scoring_files_needs_no_run_and_no_terminal(texts):
     "In a process of its own: JSON on standard output, no bar in a file, nothing but the next step on standard error."
     _, wanted, made = texts
-    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "evaluate", "--translations", made, "--references", wanted, "--json"],
+    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "evaluate", "--translations", made,
+                           "--references", wanted, "--json"],
                           capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0 and json.loads(done.stdout)["sentences"] == 10
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("Next: ")

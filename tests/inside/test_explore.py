@@ -503,7 +503,7 @@ def test_a_runs_folder_is_opened(page, html, tmp_path):
     opened(page, html)
     for name in ("config.json", "averaged.safetensors", "vocabulary.model"):
         shutil.copy(shipped_runs()["grammar"] / name, tmp_path)
-    page.js("RUN.sentences = RUN.sentences.slice(0, 5); document.querySelector('details').open = true")
+    page.js("offsets = null; RUN.sentences = RUN.sentences.slice(0, 5); document.querySelector('details').open = true")
     root = page.call("DOM.getDocument")["root"]["nodeId"]
     node = page.call("DOM.querySelector", nodeId=root, selector="#folder")["nodeId"]
     page.call("DOM.setFileInputFiles", nodeId=node, files=[str(tmp_path)])

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
@@ -58,9 +59,12 @@ TABLE_3 = {
 }
 
 small_configs = st.builds(
-    TransformerConfig, vocab_size=st.just(VOCABULARY), n_layers=st.integers(1, 3), d_model=st.integers(1, 12), d_ff=st.integers(1, 20),
-    n_heads=st.integers(1, 4), d_k=st.integers(1, 6), d_v=st.integers(1, 6), attention_bias=st.booleans(), pre_norm=st.booleans(),
-    positions=st.sampled_from(["sinusoidal", "learned"]), max_length=st.just(24), parameter_heads=st.integers(0, 2), n_p=st.integers(1, 5))
+    TransformerConfig, vocab_size=st.just(VOCABULARY), n_layers=st.integers(1, 3), d_model=st.integers(1, 12),
+    d_ff=st.integers(1, 20),
+    n_heads=st.integers(1, 4), d_k=st.integers(1, 6), d_v=st.integers(1, 6), attention_bias=st.booleans(),
+    pre_norm=st.booleans(),
+    positions=st.sampled_from(["sinusoidal", "learned"]), max_length=st.just(24), parameter_heads=st.integers(0, 2),
+    n_p=st.integers(1, 5))
 words = st.lists(st.integers(4, VOCABULARY - 1), min_size=1, max_size=6)
 few = settings(max_examples=30, deadline=None, derandomize=True)
 
@@ -123,7 +127,8 @@ def test_padding_and_neighbours_change_nothing(config, src, tgt, more_src, more_
 @few
 @given(small_configs, words, words, st.integers(0, 3))
 def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
-    model, src, tgt = model_of(config), F.pad(torch.tensor([src]), (0, padding), value=PAD), torch.tensor([[START, *tgt]])
+    model, src, tgt = model_of(config), F.pad(torch.tensor([src]), (0, padding),
+                                              value=PAD), torch.tensor([[START, *tgt]])
     with torch.inference_mode():
         state = DecoderState(fast(model), src)
         steps = [state.step(tgt[:, i:i + 1]) for i in range(tgt.size(1))]
@@ -147,13 +152,15 @@ def test_the_fast_model_leaves_cudnns_attention_out():
 def test_the_fast_model_is_the_plain_one(config, src, tgt, more_src, more_tgt):
     "Logits at real positions, and the gradient of every weight, with padding and neighbours of other lengths."
     model = model_of(config)
-    padded = [F.pad(torch.tensor([ids]), (0, more), value=PAD) for ids, more in ((src, more_src), ([START, *tgt], more_tgt))]
+    padded = [F.pad(torch.tensor([ids]), (0, more), value=PAD) for ids,
+              more in ((src, more_src), ([START, *tgt], more_tgt))]
     both = [torch.cat((ids, torch.randint(4, VOCABULARY, ids.shape))) for ids in padded]
     real, found = both[1] != PAD, []
     direction = torch.randn(int(real.sum()), VOCABULARY, dtype=torch.float64)
     for version in (model, fast(model)):
         logits = version(*both)[real]
-        found.append([logits, *torch.autograd.grad((logits * direction).sum(), list(model.parameters()), allow_unused=True)])
+        found.append([logits,
+                      *torch.autograd.grad((logits * direction).sum(), list(model.parameters()), allow_unused=True)])
     for plain, quick in zip(*found):
         assert (plain is None) == (quick is None)
         if plain is not None:
@@ -162,7 +169,8 @@ def test_the_fast_model_is_the_plain_one(config, src, tgt, more_src, more_tgt):
 
 @pytest.mark.parametrize("pre_norm", [False, True])
 def test_the_fast_model_drops_where_the_plain_one_does(pre_norm, monkeypatch):
-    "Each dropout squares instead, which no other part undoes: the two models agree where all of them stand at the same places."
+    """Each dropout squares instead, which no other part undoes: the two models agree where all of them stand at the
+    same places."""
     model = model_of(replace(SMALL, dropout=0.3, pre_norm=pre_norm)).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout) and module.p:
@@ -183,7 +191,8 @@ def test_the_loss_in_bfloat16_is_nearly_that_in_float32():
     model, (src, tgt) = model_of(SMALL).float(), (torch.randint(4, 40, (6, 7)), torch.randint(4, 40, (6, 7)))
     losses = [Objective(fast(model), 0.1, half)(src, tgt) for half in (False, True)]
     assert 0 < abs(losses[1] / losses[0] - 1) < 1e-3
-    exact, half = (torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]) for loss in losses)
+    exact, half = (torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+                   for loss in losses)
     assert 0 < (exact - half).norm() / exact.norm() < 0.03
 
 
@@ -200,13 +209,17 @@ def test_recording_changes_no_bit_and_keeps_the_softmax(config, src, tgt):
         close(weights[0].sum(-1), torch.ones_like(weights[0][..., 0]))
 
 
-CONFIGS = [{}, {"pre_norm": True}, {"positions": "learned", "max_length": 32}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
+CONFIGS = [{}, {"pre_norm": True}, {"positions": "learned", "max_length": 32}, {"parameter_heads": 2, "n_p": 6},
+           {"attention_bias": True},
            {"src_vocab_size": 50}]
 SMALL = replace(BASE, vocab_size=40, d_model=16, d_ff=32, n_heads=4, d_k=4, d_v=4, n_layers=2)
 
 
 class FakeCuda(TorchFunctionMode):
-    """Fake tensors on "cuda" with a PyTorch that knows no CUDA: its indexing and its `to` ask for a driver, the operations behind them do not."""
+    """Fake tensors on "cuda" with a PyTorch that knows no CUDA:
+
+    its indexing and its `to` ask for a driver, the operations behind them do not.
+    """
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is torch.Tensor.__getitem__:
@@ -232,7 +245,8 @@ class FakeCuda(TorchFunctionMode):
                 x = torch.ops.aten.index(x, [None] * dimension + [torch.as_tensor(part, device=x.device)])
                 dimension += 1
             else:
-                start, stop, _ = (slice(None) if part is None else part).indices(x.size(dimension) if part is not None else 1)
+                start, stop, _ = (slice(None) if part is None
+                                  else part).indices(x.size(dimension) if part is not None else 1)
                 x = x.unsqueeze(dimension) if part is None else torch.ops.aten.slice(x, dimension, start, stop)
                 dimension += 1
         return x
@@ -263,7 +277,8 @@ def fake_ids(*shape: int, device: str = "cuda") -> torch.Tensor:
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_on_a_gpu_that_is_not_there(options, monkeypatch):
-    "The plain model, the fast one and steps of a search on fake tensors: a tensor that is left behind on the host is an error."
+    """The plain model, the fast one and steps of a search on fake tensors: a tensor that is left behind on the host
+    is an error."""
     for module in ("fast", "kv_cache"):
         monkeypatch.setattr(f"annotated_transformer.engine.{module}.packed", all_real)
     with fake_gpu(replace(SMALL, **options)) as model:
@@ -281,7 +296,8 @@ def test_on_a_gpu_that_is_not_there(options, monkeypatch):
 def test_a_loss_and_a_search_on_a_gpu_that_is_not_there():
     "What training and decoding do behind the model: the loss from hidden vectors, and a beam's bookkeeping."
     with fake_gpu(SMALL) as model:
-        assert linear_cross_entropy(torch.empty(15, 16, device="cuda"), model.embedding.weight, fake_ids(15)).device.type == "cuda"
+        assert linear_cross_entropy(torch.empty(15, 16, device="cuda"), model.embedding.weight,
+                                    fake_ids(15)).device.type == "cuda"
         for places in (1, 4):
             found = largest(choices(torch.empty(3, places, 40, device="cuda")), 4)
             assert {part.device.type for part in found} == {"cuda"}
@@ -304,12 +320,14 @@ def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
 
 def test_a_tensor_left_on_the_host_is_caught():
     with fake_gpu(SMALL) as model, pytest.raises(RuntimeError, match="device"):
-        model.positions.register_forward_hook(lambda module, given, output: output + torch.zeros(output.shape))  # made on the host
+        model.positions.register_forward_hook(
+            lambda module, given, output: output + torch.zeros(output.shape))  # made on the host
         model(fake_ids(3, 7), fake_ids(3, 5))
 
 
 def test_two_vocabularies_are_two_halves_of_one():
-    "A model with separate vocabularies is the one whose shared vocabulary has the target's symbols first and the source's behind them."
+    """A model with separate vocabularies is the one whose shared vocabulary has the target's symbols first and the
+    source's behind them."""
     separate = model_of(replace(SMALL, src_vocab_size=25))
     joint = model_of(replace(SMALL, vocab_size=65))
     weights = {name: tensor for name, tensor in separate.state_dict().items() if "embedding" not in name}
@@ -318,7 +336,8 @@ def test_two_vocabularies_are_two_halves_of_one():
     src, tgt = torch.randint(4, 25, (3, 7)), torch.randint(4, 40, (3, 5))
     for form in (lambda model: model, fast):
         close(form(separate)(src, tgt), form(joint)(src + 40, tgt)[..., :40])
-    assert count_parameters(separate.config) == count_parameters(joint.config) == sum(p.numel() for p in separate.parameters())
+    assert count_parameters(separate.config) == count_parameters(joint.config) == sum(
+        p.numel() for p in separate.parameters())
 
 
 class NoFloat64(TorchDispatchMode):
@@ -327,7 +346,9 @@ class NoFloat64(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         found = function(*args, **(kwargs or {}))
         if any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in tree_leaves(found)):
-            raise TypeError(f"{function}: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64")
+            raise TypeError(
+                f"{function}: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support "
+                f"float64")
         return found
 
 
@@ -341,7 +362,8 @@ def on_the_host(function):
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_where_there_is_no_float64(options, monkeypatch):
-    "An update, the quality, a search by beam and by chance: on a device without float64, for which the processor stands."
+    """An update, the quality, a search by beam and by chance: on a device without float64, for which the processor
+    stands."""
     monkeypatch.setattr("annotated_transformer.model.embedding.sinusoids", on_the_host(embedding.sinusoids))
     monkeypatch.setattr("annotated_transformer.engine.fast.WITHOUT_FLOAT64", {"cpu"})
     model = model_of(replace(SMALL, **options)).float()
@@ -350,7 +372,8 @@ def test_where_there_is_no_float64(options, monkeypatch):
     with NoFloat64():
         found = update(Objective(fast(model), 0.1), optimizer, [(batch, 1.0)], 5, TrainingConfig(clip_norm=1.0), 1)
         model.eval()
-        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, beam_size=3, extra=4), sample(model, src, extra=4)
+        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, beam_size=3,
+                                                                      extra=4), sample(model, src, extra=4)
     monkeypatch.undo()
     assert found.dtype == torch.float32 and measured.tokens == 5
     assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=4)]
@@ -384,8 +407,16 @@ def test_an_update_where_there_are_only_shapes(options, monkeypatch):
     assert loss.shape == () and all(g is not None and g.device.type == "meta" for g in found)
 
 
+@pytest.fixture
+def unchecked():
+    "PyTorch traces with numbers that are no int, and through no checker."
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
-def test_the_plain_model_can_be_exported(options):
+def test_the_plain_model_can_be_exported(options, unchecked):
     model = model_of(replace(SMALL, **options))
     src, tgt = torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
     lengths = {1: Dim("src", min=3, max=30)}, {1: Dim("tgt", min=3, max=30)}
@@ -395,22 +426,26 @@ def test_the_plain_model_can_be_exported(options):
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="torch.compile needs a C++ compiler")
-def test_the_plain_model_compiles_in_one_graph():
+def test_the_plain_model_compiles_in_one_graph(unchecked):
     model, src, tgt = model_of(replace(SMALL, n_layers=1)), torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
     close(torch.compile(model, fullgraph=True)(src, tgt), model(src, tgt))
 
 
 @pytest.mark.parametrize("changes, widths", [
-    ({}, (64, 64)), ({"d_model": 256}, (32, 32)), ({"n_heads": 1}, (512, 512)), ({"d_k": 16}, (16, 64)), ({"d_model": 96, "n_heads": 5, "d_k": 3, "d_v": 7}, (3, 7))], ids=str)
+    ({}, (64, 64)), ({"d_model": 256}, (32, 32)), ({"n_heads": 1}, (512, 512)), ({"d_k": 16}, (16, 64)),
+    ({"d_model": 96, "n_heads": 5, "d_k": 3, "d_v": 7}, (3, 7))], ids=str)
 def test_heads_are_as_wide_as_the_model_unless_their_width_is_given(changes, widths):
     "By the shapes of the matrices: base's 64 is a quotient, not a number that variations inherit."
     config = replace(BASE, **{"vocab_size": 11, "n_layers": 1, **changes})
     attention = Transformer(config).decoder[0].cross_attention
     h = config.n_heads
     assert (attention.query.weight.shape, attention.key.weight.shape) == ((h * widths[0], config.d_model),) * 2
-    assert (attention.value.weight.shape, attention.output.weight.shape) == ((h * widths[1], config.d_model), (config.d_model, h * widths[1]))
+    assert (attention.value.weight.shape,
+            attention.output.weight.shape) == ((h * widths[1], config.d_model), (config.d_model, h * widths[1]))
     resolved = config.resolved()
-    assert (resolved.d_k, resolved.d_v) == widths and resolved == resolved.resolved() and count_parameters(resolved) == count_parameters(config)
+    assert (resolved.d_k,
+            resolved.d_v) == widths and resolved == resolved.resolved() and count_parameters(
+                resolved) == count_parameters(config)
 
 
 @pytest.mark.parametrize("given", [{}, {"d_k": 16}, {"d_v": 16}], ids=str)
@@ -434,7 +469,8 @@ def test_products_by_onednn(bias, monkeypatch):
     weights = torch.randn(33, 24), *([torch.randn(33)] if bias else [])
     for rows in ((1,), (2, 7), (70,)):
         x, direction = torch.randn(*rows, 48)[..., ::2], torch.randn(*rows, 33)
-        sides = [[tensor.detach().to(dtype).requires_grad_() for tensor in (x, *weights)] for dtype in (torch.float32, torch.float64)]
+        sides = [[tensor.detach().to(dtype).requires_grad_() for tensor in (x, *weights)]
+                 for dtype in (torch.float32, torch.float64)]
         ys = kernels.linear(*sides[0]), F.linear(*sides[1])
         for y, side in zip(ys, sides):
             (y * direction.to(y)).sum().backward()
@@ -462,7 +498,8 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
 
 
 def test_a_search_after_steps_of_adam_uses_the_new_weights():
-    "Where matrices are kept in another order for searches (float32, no Intel processor), a fused optimizer's steps must be seen."
+    """Where matrices are kept in another order for searches (float32, no Intel processor), a fused optimizer's steps
+    must be seen."""
     model, src, begin = model_of(SMALL).float(), torch.randint(4, 40, (2, 6)), torch.full((2, 1), START)
     optimizer = adam(model.parameters())
     set_rate(optimizer, 0.05)

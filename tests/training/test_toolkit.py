@@ -1,4 +1,5 @@
-"""What people who train translation models expect: runs that go on, begin from others, stop by themselves; files of numbers; ensembles."""
+"""What people who train translation models expect: runs that go on, begin from others, stop by themselves; files of
+numbers; ensembles."""
 import json
 import os
 import re
@@ -47,7 +48,8 @@ from here import ROOT
 
 pytestmark = pytest.mark.xdist_group("toolkit")
 SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-TRAINING = TrainingConfig(steps=24, warmup_steps=8, batch_tokens=300, save_every=4, report_every=2, keep=2, precision="float32")
+TRAINING = TrainingConfig(steps=24, warmup_steps=8, batch_tokens=300, save_every=4, report_every=2, keep=2,
+                          precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def same_weights(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-# --- nothing lost, nothing half-written ------------------------------------------------------------------------------------------------
+# --- nothing lost, nothing half-written -------------------------------------------------------------------------------
 def test_two_processes_note_their_scores_at_once(finished, tmp_path):
     folder = shutil.copytree(finished, tmp_path / "run")
     note = ("import sys; from annotated_transformer.training.runs import Run; run = Run.open(sys.argv[1])\n"
@@ -134,7 +136,7 @@ def test_warnings_count_the_lines_of_a_stream(capsys):
     assert "warning: line 2 has" in capsys.readouterr().err
 
 
-# --- going on -------------------------------------------------------------------------------------------------------------------------
+# --- going on ---------------------------------------------------------------------------------------------------------
 
 def test_a_finished_run_goes_on_to_the_weights_it_would_have_had(data, finished, tmp_path, capsys):
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=14))
@@ -143,7 +145,8 @@ def test_a_finished_run_goes_on_to_the_weights_it_would_have_had(data, finished,
     again = Run.open(run.folder)
     assert same_weights(again.checkpoints.load()[0], Run.open(finished).checkpoints.load()[0])
     assert same_weights(again.weights(), Run.open(finished).weights())
-    assert [step for step, _ in again.checkpoints.found()] == [step for step, _ in Run.open(finished).checkpoints.found()]
+    assert [step for step, _ in again.checkpoints.found()] == [step for step,
+                                                               _ in Run.open(finished).checkpoints.found()]
     assert again.record.read()["metrics"]["steps"] == 24 and again.config["extended"][0]["steps"] == 24
     assert "has made 24 updates" in refused(capsys, "train", run.folder, "--steps", 20)
     assert "another configuration" in refused(capsys, "train", run.folder, "--steps", 30, "--rate", 2)
@@ -176,7 +179,8 @@ def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
     assert train(undisturbed)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
     for step in (5, 11):
-        process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "train", str(killed.folder)], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "train", str(killed.folder)],
+                                   env=environment, stderr=subprocess.DEVNULL)
         while process.poll() is None and not any(m["step"] >= step for m in killed.history.metrics()):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
@@ -192,7 +196,8 @@ def test_bleu_decides_where_it_is_measured_and_changes_no_weight(data, finished,
     assert same_weights(run.checkpoints.load()[0], Run.open(finished).checkpoints.load()[0])
     assert all(("dev_bleu" in line) == ("dev_perplexity" in line) for line in run.history.metrics())
     lines = [{"step": 1, "dev_bleu": 9.0, "dev_perplexity": 5.0}, {"step": 2, "dev_bleu": 8.0, "dev_perplexity": 4.0}]
-    assert best_step(lines) == 1 and best_step([{k: v for k, v in line.items() if k != "dev_bleu"} for line in lines]) == 2
+    assert best_step(lines) == 1 and best_step([{k: v for k, v in line.items() if k != "dev_bleu"}
+                                                for line in lines]) == 2
     level = [{"step": n, "dev_bleu": 0.0, "dev_perplexity": 9.0 - n} for n in range(3)]
     assert best_step(level) == 2  # between equal BLEUs perplexity decides
 
@@ -200,8 +205,10 @@ def test_bleu_decides_where_it_is_measured_and_changes_no_weight(data, finished,
 def test_bleu_of_checkpoints_is_of_greedy_translations_against_their_references(data, tmp_path, monkeypatch):
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, dev_bleu=5))
     asked, some = [], list(Corpus.open(data).pairs("dev"))[:5]
-    monkeypatch.setattr(train_command, "bleu", lambda made, wanted, **_: asked.append((made, wanted)) or bleu(made, wanted))
-    monkeypatch.setattr(Translator, "translate", lambda self, lines, beam_size=4: [f"{beam_size} {line}" for line in lines])
+    monkeypatch.setattr(train_command, "bleu", lambda made, wanted, **_: asked.append((made, wanted))
+                        or bleu(made, wanted))
+    monkeypatch.setattr(Translator, "translate",
+                        lambda self, lines, beam_size=4: [f"{beam_size} {line}" for line in lines])
     found = train_command.translator_of_dev(run, None)(run.model())
     assert found.bleu == bleu(*asked[0]).value and found.examples == [(src, tgt, f"1 {src}") for src, tgt in some[:3]]
     assert asked == [([f"1 {src}" for src, _ in some], [tgt for _, tgt in some])]
@@ -220,7 +227,7 @@ def test_event_files_hold_what_the_report_holds(data, tmp_path):
         assert [e.value for e in events.Scalars(name)] == pytest.approx([value for _, value in told], rel=1e-6)
 
 
-# --- which checkpoints ----------------------------------------------------------------------------------------------------------------
+# --- which checkpoints ------------------------------------------------------------------------------------------------
 
 def test_the_average_command(data, finished, tmp_path, capsys):
     folder = shutil.copytree(finished, tmp_path / "run")
@@ -231,7 +238,8 @@ def test_the_average_command(data, finished, tmp_path, capsys):
     model, dev = run.model(), ParallelCorpus(data, "dev")
     model.load_state_dict(expected)
     record = run.record.read()
-    assert record["metrics"]["perplexity/dev"] == pytest.approx(measure(model, map(dev.batch, dev.order(300))).perplexity)
+    assert record["metrics"]["perplexity/dev"] == pytest.approx(
+        measure(model, map(dev.batch, dev.order(300))).perplexity)
     assert record["metrics"]["averaged_checkpoints"] == 2 and record["weights"] == run.record.provenance()["weights"]
     run.record.write(record | {"hardware": "another machine", "tuning": {"steps": 3}})
     said(capsys, "average", folder, "--best")
@@ -240,20 +248,24 @@ def test_the_average_command(data, finished, tmp_path, capsys):
     assert same_weights(run.weights(), load_weights(folder / "checkpoints" / f"step_{best}" / "model.safetensors"))
     before = run.record.read()
     assert "has 2 checkpoints: give 1 to 2" in refused(capsys, "average", folder, "--last", 3)
-    assert "give either" in refused(capsys, "average", folder) and "give either" in refused(capsys, "average", folder, "--best", "--last", 1)
+    assert "give either" in refused(capsys, "average",
+                                    folder) and "give either" in refused(
+                                        capsys, "average", folder, "--best", "--last", 1)
     assert run.record.read() == before
 
 
-# --- from other weights ---------------------------------------------------------------------------------------------------------------
+# --- from other weights -----------------------------------------------------------------------------------------------
 
 def test_from_a_run_begins_with_its_weights_and_survives_it(data, finished, tmp_path, capsys):
     source = shutil.copytree(finished, tmp_path / "source")
-    said(capsys, "train", tmp_path / "run", "--data", data, "--from", source, "--steps", 4, "--dropout", 0.3, "--rate", 1e-30)
+    said(capsys, "train", tmp_path / "run", "--data", data, "--from", source, "--steps", 4, "--dropout", 0.3, "--rate",
+         1e-30)
     run = Run.open(tmp_path / "run")
     assert same_weights(run.initial_weights(), Run.open(finished).weights())
     for name, tensor in run.checkpoints.load()[0].items():  # the rate is next to nothing
         torch.testing.assert_close(tensor, Run.open(finished).weights()[name], rtol=0, atol=1e-6)
-    assert run.config["from"] == str(source) and run.config["model"]["dropout"] == 0.3 and run.config["training"]["warmup_steps"] == 8
+    assert run.config["from"] == str(source) and run.config["model"]["dropout"] == 0.3 and run.config["training"][
+        "warmup_steps"] == 8
     shutil.rmtree(source)
     shutil.rmtree(run.folder / "checkpoints")  # as if it had been killed before its first checkpoint
     assert train(run)
@@ -262,7 +274,8 @@ def test_from_a_run_begins_with_its_weights_and_survives_it(data, finished, tmp_
 
 def test_from_what_does_not_fit_is_refused(data, finished, tmp_path, capsys):
     target = ["train", tmp_path / "run", "--data", data]
-    assert "embedding.weight is [300, 16] there and [300, 32]" in refused(capsys, *target, "--from", finished, "--d-model", 32)
+    assert "embedding.weight is [300, 16] there and [300, 32]" in refused(
+        capsys, *target, "--from", finished, "--d-model", 32)
     assert "--vocabulary-from grammar" in refused(capsys, *target, "--from", "grammar")
     assert "no such run directory" in refused(capsys, *target, "--from", tmp_path / "nothing")
     (tmp_path / "weights.safetensors").write_bytes(b"not weights")
@@ -272,7 +285,8 @@ def test_from_what_does_not_fit_is_refused(data, finished, tmp_path, capsys):
 
 def test_a_file_of_weights_needs_their_shape(data, finished, tmp_path, capsys):
     weights = finished / "averaged.safetensors"
-    assert "embedding.weight" in refused(capsys, "train", tmp_path / "run", "--data", data, "--from", weights, "--config", "tiny")
+    assert "embedding.weight" in refused(capsys, "train", tmp_path / "run", "--data", data, "--from", weights,
+                                         "--config", "tiny")
     shape = [word for name in ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v")
              for word in (f"--{name.replace('_', '-')}", getattr(SHAPE, name))]
     said(capsys, "train", tmp_path / "run", "--data", data, "--from", weights, "--config", "tiny", *shape, "--steps", 2)
@@ -283,7 +297,8 @@ def test_a_vocabulary_taken_from_a_run(finished, tmp_path, capsys):
     corpus = tmp_path / "text"
     for side, line in (("en", "The cow is old ."), ("de", "Die Kuh ist alt .")):
         Path(f"{corpus}.{side}").write_text("\n".join(f"{line} {n}" for n in range(40)), encoding="utf-8")
-    given = ["prepare", tmp_path / "data", "--train", f"{corpus}.en", f"{corpus}.de", "--holdout", 5, "--vocabulary-from", finished]
+    given = ["prepare", tmp_path / "data", "--train", f"{corpus}.en", f"{corpus}.de", "--holdout", 5,
+             "--vocabulary-from", finished]
     assert "--from" in said(capsys, *given)
     said(capsys, "train", tmp_path / "run", "--data", tmp_path / "data", "--from", finished, "--steps", 2)
     for option in (["--vocab-size", 500], ["--vocabulary", "word-pieces"], ["--byte-fallback"]):
@@ -291,21 +306,25 @@ def test_a_vocabulary_taken_from_a_run(finished, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-# --- a vocabulary for each language ---------------------------------------------------------------------------------------------------
+# --- a vocabulary for each language -----------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def two_alphabets(tmp_path_factory):
-    "A corpus prepared with separate vocabularies, whose languages share no letters but those of names, and a finished run on it."
+    """A corpus prepared with separate vocabularies, whose languages share no letters but those of names, and a
+    finished run on it."""
     folder = tmp_path_factory.mktemp("separate")
-    english = [f"The {what} cow number {n} is {how}." for n in range(20) for what in ("old", "young", "red") for how in ("hungry", "tired")]
+    english = [f"The {what} cow number {n} is {how}." for n in range(20) for what in ("old", "young", "red")
+               for how in ("hungry", "tired")]
     greek = str.maketrans("abcdefghiklmnoprstuwxyzT", "αβψδεφγηικλμνοπρστθωχυζΘ")
     for side, lines in (("en", english), ("el", [line.translate(greek) for line in english])):
         (folder / f"text.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    cli.main(["prepare", str(folder / "data"), "--src", "en", "--tgt", "el", "--train", str(folder / "text.en"), str(folder / "text.el"),
+    cli.main(["prepare", str(folder / "data"), "--src", "en", "--tgt", "el", "--train", str(folder / "text.en"),
+              str(folder / "text.el"),
               "--holdout", "6", "--vocab-size", "70", "--separate-vocabularies"])
     numbers = {"model": asdict(SHAPE), "training": asdict(TRAINING)}
     (folder / "mine.toml").write_text("\n".join(line for part, values in numbers.items() for line in (
-        f"[{part}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items() if "vocab" not in name))), encoding="utf-8")
+        f"[{part}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items() if "vocab" not in name))),
+        encoding="utf-8")
     cli.main(["train", str(folder / "run"), "--data", str(folder / "data"), "--config", str(folder / "mine.toml")])
     return folder
 
@@ -319,7 +338,8 @@ def test_each_side_is_cut_with_its_own_vocabulary(two_alphabets, capsys):
         assert UNKNOWN not in ids and UNKNOWN not in other
     assert UNKNOWN in vocabulary.source.encode("γελάδα") and UNKNOWN in vocabulary.encode("cow")
     text = [two_alphabets / f"text.{side}" for side in ("en", "el")]
-    again = ["prepare", corpus.folder, "--src", "en", "--tgt", "el", "--train", *text, "--holdout", 6, "--vocab-size", 70]
+    again = ["prepare", corpus.folder, "--src", "en", "--tgt", "el", "--train", *text, "--holdout", 6, "--vocab-size",
+             70]
     assert "Kept: the vocabulary" in said(capsys, *again, "--separate-vocabularies")
     assert load_vocabulary(corpus.folder).digest == vocabulary.digest
 
@@ -328,7 +348,8 @@ def test_everything_works_with_separate_vocabularies(two_alphabets, tmp_path, ca
     run = Run.open(two_alphabets / "run")
     model = load(run.folder).model
     assert model.src_embedding.weight.shape == (70, 16) and run.config["model"]["src_vocab_size"] == 70
-    assert run.record.read()["metrics"]["parameters"] == count_parameters(model.config) == count_parameters(SHAPE) + (70 + 70 - 300) * 16
+    assert run.record.read()["metrics"]["parameters"] == count_parameters(model.config) == count_parameters(SHAPE) + (
+        70 + 70 - 300) * 16
     file = tmp_path / "text.en"
     file.write_text("The old cow number 3 is tired.\n", encoding="utf-8")
     made = said(capsys, "translate", run.folder, file)
@@ -346,22 +367,26 @@ def test_everything_works_with_separate_vocabularies(two_alphabets, tmp_path, ca
 
 
 def test_separate_vocabularies_survive_a_stop(two_alphabets, tmp_path, capsys):
-    said(capsys, "train", tmp_path / "run", "--data", two_alphabets / "data", "--config", two_alphabets / "mine.toml", "--steps", 11)
+    said(capsys, "train", tmp_path / "run", "--data", two_alphabets / "data", "--config", two_alphabets / "mine.toml",
+         "--steps", 11)
     said(capsys, "train", tmp_path / "run", "--steps", 24)
-    assert same_weights(load_weights(tmp_path / "run" / "averaged.safetensors"), Run.open(two_alphabets / "run").weights())
+    assert same_weights(load_weights(tmp_path / "run" / "averaged.safetensors"),
+                        Run.open(two_alphabets / "run").weights())
 
 
 def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tmp_path, capsys):
     new = ["train", tmp_path / "run", "--data", two_alphabets / "data"]
     assert "one vocabulary for both languages" in refused(capsys, *new, "--config", "recurrent")
     assert "its vocabulary is not that of" in refused(capsys, *new, "--from", finished)
-    assert "unrecognized arguments: --src-vocab-size" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size", 50)
+    assert "unrecognized arguments: --src-vocab-size" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size",
+                                                                 50)
     with pytest.raises(InputError, match="src_vocab_size 50: the vocabulary in .* has 0 symbols"):
         start_run(tmp_path / "run", data, replace(SHAPE, src_vocab_size=50), TRAINING)
     assert "only runs with the same vocabulary" in refused(capsys, "translate", two_alphabets / "run", finished)
     text = tmp_path / "text"
     text.write_text("a\tb\n")
-    assert "no effect with --vocabulary-from" in refused(capsys, "prepare", tmp_path / "d", "--train", text, "--separate-vocabularies", "--vocabulary-from", "ende")
+    assert "no effect with --vocabulary-from" in refused(capsys, "prepare", tmp_path / "d", "--train", text,
+                                                         "--separate-vocabularies", "--vocabulary-from", "ende")
     (tmp_path / "copy").mkdir()
     copy = shutil.copytree(two_alphabets / "run", tmp_path / "copy" / "run")
     (copy / "src_vocabulary.model").unlink()
@@ -369,11 +394,12 @@ def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tm
     assert not (tmp_path / "run").exists() and not (tmp_path / "d").exists()
 
 
-# --- options that would have no effect ------------------------------------------------------------------------------------------------
+# --- options that would have no effect --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("options, said", [
     (["--n-p", 8], "--n-p 8: has no effect without --parameter-heads"),
-    (["--parameter-heads", 2, "--d-ff", 64], "--d-ff 64: has no effect with --parameter-heads"), (["--max-length", 50], "--max-length 50: has no effect without --positions learned")])
+    (["--parameter-heads", 2, "--d-ff", 64], "--d-ff 64: has no effect with --parameter-heads"),
+    (["--max-length", 50], "--max-length 50: has no effect without --positions learned")])
 def test_options_of_parts_that_the_model_lacks(options, said, data, tmp_path, capsys):
     assert said in refused(capsys, "train", tmp_path / "run", "--data", data, "--config", "tiny", *options)
     assert not (tmp_path / "run").exists()
@@ -385,16 +411,19 @@ def test_watching_needs_a_development_set(data, tmp_path, capsys):
     del facts["splits"]["dev"]
     (without / "corpus.json").write_text(json.dumps(facts))
     for option in ("--patience", "--dev-bleu"):
-        assert f"{option} 3: has no effect without a development set" in refused(capsys, "train", tmp_path / "run", "--data", without, "--config", "tiny", option, 3)
+        assert f"{option} 3: has no effect without a development set" in refused(
+            capsys, "train", tmp_path / "run", "--data", without, "--config", "tiny", option, 3)
     assert not (tmp_path / "run").exists()
 
 
 def test_giving_up_takes_no_other_option(finished, capsys):
-    for option in (["--steps", 30], ["--minutes", 1], ["--device-tokens", 100], ["--tensorboard"], ["--data", "elsewhere"]):
-        assert f"{option[0]}: has no effect with --abandon" in refused(capsys, "train", finished, "--abandon", "why not", *option)
+    for option in (["--steps", 30], ["--minutes", 1], ["--device-tokens", 100], ["--tensorboard"],
+                   ["--data", "elsewhere"]):
+        assert f"{option[0]}: has no effect with --abandon" in refused(
+            capsys, "train", finished, "--abandon", "why not", *option)
 
 
-# --- configuration files --------------------------------------------------------------------------------------------------------------
+# --- configuration files ----------------------------------------------------------------------------------------------
 
 TOML = 'config = "tiny"\n[model]\nn_layers = 1\n[training]\nsteps = 7\nrate = 2\n'
 
@@ -414,8 +443,10 @@ def test_a_configuration_file(mark, tmp_path):
     (TOML.replace("n_layers = 1", 'd_k = "2"'), "line 3: d_k is '2': give a whole number"),
     (TOML.replace("rate = 2", 'precision = "half"'), "line 6: precision is 'half': give one of"),
     ("steps = 7\n" + TOML, "line 1: steps: no such key"), ("[model\n", "not TOML"),
-    ("config = 3", "line 1: config is 3: give the name of a preset"), ('kind = "perceptron"', "line 1: kind is 'perceptron'"),
-    ('config = "tiny"\nkind = "recurrent"', "line 2: kind is 'recurrent', and config is 'tiny', which is not of that kind"),
+    ("config = 3", "line 1: config is 3: give the name of a preset"),
+    ('kind = "perceptron"', "line 1: kind is 'perceptron'"),
+    ('config = "tiny"\nkind = "recurrent"',
+     "line 2: kind is 'recurrent', and config is 'tiny', which is not of that kind"),
     ("a = " + "[" * 100_000, "not TOML: maximum recursion depth")])
 def test_what_is_wrong_with_a_configuration_is_said_with_line_and_key(text, said, data, tmp_path, capsys):
     path = tmp_path / "mine.toml"
@@ -438,13 +469,16 @@ def test_a_kind_may_stand_beside_a_preset_of_that_kind(tmp_path):
         assert read_configuration(path) == ("recurrent-own", {"n_layers": 3})
 
 
-# --- devices and extras ---------------------------------------------------------------------------------------------------------------
+# --- devices and extras -----------------------------------------------------------------------------------------------
 
 def test_devices_and_threads(capsys, tmp_path):
-    for device in ("", "tpu", "cuda:99", "cpu:1", "cuda:x", "cpu:", "cpu:00", "cpu:\u00b2", *(() if torch.cuda.is_available() else ("cuda",))):
-        assert f"--device {device}: there is no such device" in refused(capsys, "translate", "grammar", "--device", device)
+    for device in ("", "tpu", "cuda:99", "cpu:1", "cuda:x", "cpu:", "cpu:00", "cpu:\u00b2",
+                   *(() if torch.cuda.is_available() else ("cuda",))):
+        assert f"--device {device}: there is no such device" in refused(
+            capsys, "translate", "grammar", "--device", device)
     for threads in (0, 99_999_999_999):
-        assert f"--threads {threads}: give a number from 1 to 4096" in refused(capsys, "translate", "grammar", "--threads", threads)
+        assert f"--threads {threads}: give a number from 1 to 4096" in refused(
+            capsys, "translate", "grammar", "--threads", threads)
     before = torch.get_num_threads()
     file = tmp_path / "text"
     file.write_text("The cow is old .\n")
@@ -454,12 +488,14 @@ def test_devices_and_threads(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("library, use", [
-    ("tokenizers", lambda: WordPieceVocabulary.learn(["a b c"], 20)), ("sacrebleu", lambda: sources.sacrebleu_files("wmt13", "en-de")),
+    ("tokenizers", lambda: WordPieceVocabulary.learn(["a b c"], 20)),
+    ("sacrebleu", lambda: sources.sacrebleu_files("wmt13", "en-de")),
     ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])), ("altair", lambda: drawn(load("grammar"), "The cow is old."))],
     ids=["tokenizers", "sacrebleu", "metrics", "altair"])
 def test_what_lacks_a_library_says_which(library, use, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
-    with pytest.raises(InputError, match=f"^{library.split('.')[0]}.* is not installed, and this needs it: pip install"):
+    with pytest.raises(InputError,
+                       match=f"^{library.split('.')[0]}.* is not installed, and this needs it: pip install"):
         use()
 
 
@@ -488,19 +524,22 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
     from annotated_transformer.commands.translate import converse
     monkeypatch.chdir(tmp_path)
     translator = load("grammar")
-    converse(["The cow is old .", ":attention", ":help", ""], lambda line: translator.translate(line) + "\n", lambda line: drawn(translator, line))
+    converse(["The cow is old .", ":attention", ":help", ""], lambda line: translator.translate(line) + "\n",
+             lambda line: drawn(translator, line))
     words = capsys.readouterr()
     assert words.out == translator.translate("The cow is old .") + "\n\n"
-    assert "attention-1.svg" in words.err and (tmp_path / "attention-1.svg").read_text().startswith("<svg") and "only :attention" in words.err
+    assert "attention-1.svg" in words.err and (tmp_path / "attention-1.svg").read_text().startswith(
+        "<svg") and "only :attention" in words.err
 
 
-# --- the table of features, and the programs that measure them -------------------------------------------------------------------------
+# --- the table of features, and the programs that measure them --------------------------------------------------------
 
 def feature_table() -> list[list[str]]:
     "The rows of the table in the chapter on the command line: feature, command, JoeyNMT's word, fairseq's."
     cells = json.loads((ROOT / "nbs/commands/cli.ipynb").read_text(encoding="utf-8"))["cells"]
     text = next(text for text in ("".join(cell["source"]) for cell in cells) if "| in JoeyNMT |" in text)
-    rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines()
+            if line.startswith("|")]
     return [row for row in rows[2:] if row[1]]
 
 
@@ -546,9 +585,11 @@ def test_eight_bits_stand_beside_eight_bits(monkeypatch, tmp_path):
     from annotated_transformer.experiments import benchmark_decoding as speed
     config = {"sentences": 16, "beam_size": 4}
     seconds = {"ours": 1.0, "CTranslate2": 2.0, "ours int8": 0.5, "CTranslate2 int8": 0.8}
-    records = [{"config": config | {"contestant": name}, "metrics": {"decoding_seconds": s, "peak_bytes": 0}} for name, s in seconds.items()]
+    records = [{"config": config | {"contestant": name}, "metrics": {"decoding_seconds": s, "peak_bytes": 0}} for name,
+               s in seconds.items()]
     assert [line.split()[-3] for line in speed.report(records).splitlines()[1:]] == ["1.00", "0.50", "1.00", "0.62"]
-    assert [what["contestant"] for what in speed.plan(1)[:5]] == ["ours", "Hugging Face", "CTranslate2", "ours int8", "CTranslate2 int8"]
+    assert [what["contestant"] for what in speed.plan(1)[:5]] == ["ours", "Hugging Face", "CTranslate2", "ours int8",
+                                                                  "CTranslate2 int8"]
 
 
 def test_the_contestants_in_8_bits_do_the_same_work(monkeypatch):
@@ -574,7 +615,8 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     speed.main(["--bleu", "grammar", "--src", str(files[0]), "--references", str(files[1]), "--out", str(tmp_path)])
     record = find_record("precision_grammar", tmp_path)
     translator = load("grammar", "int8")
-    assert record["metrics"]["sacrebleu/int8"] == pytest.approx(bleu(translator.translate([e.src for e in examples]), [e.tgt for e in examples]).value)
+    assert record["metrics"]["sacrebleu/int8"] == pytest.approx(bleu(translator.translate([e.src for e in examples]),
+                                                                     [e.tgt for e in examples]).value)
     assert "the rule for 8 bits" in capsys.readouterr().out
     worse = {"metrics": record["metrics"] | {"sacrebleu/int8": record["metrics"]["sacrebleu/float32"] - 0.2}}
     assert "does not hold" in speed.bleu_report(worse)
@@ -602,14 +644,17 @@ def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path)
     assert peak_rate(tuned.model_config(), TrainingConfig(**tuned.config["training"])) == pytest.approx(PEAK)
     assert tuned.initial_weights() is not None and scratch.initial_weights() is None
     metrics = record["metrics"]
-    assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics["perplexity/tuned"] < metrics["perplexity/scratch"]
-    assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)["metrics"]["steps/tuned"] >= metrics["steps/tuned"]
+    assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics[
+        "perplexity/tuned"] < metrics["perplexity/scratch"]
+    assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path,
+                               0.01)["metrics"]["steps/tuned"] >= metrics["steps/tuned"]
     with pytest.raises(InputError, match="a run of another from"):  # the folder's runs began from other weights
         measure_fine_tuning(str(tmp_path / "runs/scratch"), data, tmp_path / "runs", tmp_path, 0.01)
 
 
 @pytest.mark.parametrize("raised, code, told", [
-    (KeyboardInterrupt(), 130, ""), (OSError(28, "No space left on device", "out.json"), 2, "a_module: out.json: No space left on device\n"),
+    (KeyboardInterrupt(), 130, ""),
+    (OSError(28, "No space left on device", "out.json"), 2, "a_module: out.json: No space left on device\n"),
     (InputError("--n 0: give 1 or more"), 2, "a_module: --n 0: give 1 or more\n")])
 def test_programs_end_without_a_traceback(raised, code, told, capsys):
     def program(*, n: int = 1) -> None:

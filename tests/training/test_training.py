@@ -1,4 +1,7 @@
-"""Trainings in processes of their own: many at once, killed, on a full disk. The references are runs that nobody disturbed."""
+"""Trainings in processes of their own: many at once, killed, on a full disk.
+
+The references are runs that nobody disturbed.
+"""
 
 import json
 import math
@@ -42,8 +45,10 @@ from annotated_transformer.training.runs import Run
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
 
 SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-TRAINING = TrainingConfig(steps=60, warmup_steps=20, batch_tokens=300, save_every=4, report_every=1, keep=3, precision="float32")
-EXACT = replace(TRAINING, steps=12, save_every=6, batch_tokens=40, precision="float64")  # some updates have one sentence
+TRAINING = TrainingConfig(steps=60, warmup_steps=20, batch_tokens=300, save_every=4, report_every=1, keep=3,
+                          precision="float32")
+EXACT = replace(TRAINING, steps=12, save_every=6, batch_tokens=40,
+                precision="float64")  # some updates have one sentence
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +70,8 @@ def command(run: Path, processes: int = 1, *options: str, node: tuple[int, int, 
     if processes == 1 and node is None:
         return [sys.executable, "-m", "annotated_transformer", "train", str(run), *options]
     nodes, number, port = node or (1, 0, free_port())
-    return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number), "--nproc-per-node",
+    return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number),
+            "--nproc-per-node",
             str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
             "-m", "annotated_transformer", "train", str(run), *options]
 
@@ -97,7 +103,8 @@ def reports(run: Path) -> list[tuple[int, float]]:
 
 def assert_same(run: Path, other: Path, tolerance: float = 0.0) -> None:
     "The same reports, final weights and averages, bit for bit or within `tolerance`."
-    assert [step for step, _ in reports(run)] == [step for step, _ in reports(other)] == list(range(1, len(reports(run)) + 1))
+    assert [step for step, _ in reports(run)] == [step for step,
+                                                  _ in reports(other)] == list(range(1, len(reports(run)) + 1))
     np.testing.assert_allclose([x for _, x in reports(run)], [x for _, x in reports(other)], rtol=tolerance, atol=0)
     for name in ("dev_perplexity", "dev_accuracy"):
         mine, theirs = ([m[name] for m in Run.open(folder).history.metrics() if name in m] for folder in (run, other))
@@ -139,9 +146,11 @@ def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
 
 @pytest.mark.slow
 def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
-    options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2", "--precision", "float32"]
+    options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2",
+               "--precision", "float32"]
     said = end(start(tmp_path / "run", 2, *options))
-    assert said.count("Next: annotated-transformer evaluate") == 1 and len(Run.open(tmp_path / "run").checkpoints.found()) == 1
+    assert said.count("Next: annotated-transformer evaluate") == 1 and len(
+        Run.open(tmp_path / "run").checkpoints.found()) == 1
 
 
 @pytest.mark.slow
@@ -156,7 +165,8 @@ def test_another_number_of_processes_goes_on(data, exact, tmp_path):
 @pytest.mark.parametrize("processes", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("device_tokens", [1, 37, 10_000])
 def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens):
-    "Over the processes' shares and parts, an epoch's sentences are all of the corpus; an update's, those of one process alone."
+    """Over the processes' shares and parts, an epoch's sentences are all of the corpus; an update's, those of one
+    process alone."""
     corpus, config = ParallelCorpus(data, "train"), replace(TRAINING, batch_tokens=150, steps=10**6)
     monkeypatch.setattr(training, "processes", lambda: processes)
     seen = []
@@ -184,7 +194,8 @@ def test_divide_makes_few_parts(data):
 
 @pytest.mark.parametrize("device_tokens", [20, 45, 90, 300])
 def test_no_fewer_parts_would_do(data, device_tokens):
-    "By trying: fewer parts, as equal and each of similar lengths, leave one that is too large; the sizes differ by at most one."
+    """By trying: fewer parts, as equal and each of similar lengths, leave one that is too large; the sizes differ by
+    at most one."""
     corpus, rng = ParallelCorpus(data, "train"), np.random.default_rng(device_tokens)
     for size in (1, 2, 7, 30, 64):
         indices = rng.permutation(len(corpus))[:size]
@@ -195,21 +206,25 @@ def test_no_fewer_parts_would_do(data, device_tokens):
             ends = [sum(size // n + (k < size % n) for k in range(j)) for j in range(n + 1)]
             return all(b - a == 1 or (b - a) * widths[b - 1] <= device_tokens for a, b in zip(ends, ends[1:]))
 
-        assert sorted(np.concatenate(parts)) == sorted(indices) and {len(part) for part in parts} <= {size // len(parts), -(-size // len(parts))}
+        assert sorted(np.concatenate(parts)) == sorted(indices) and {len(part)
+                                                                     for part in parts} <= {
+                                                                         size // len(parts), -(-size // len(parts))}
         assert fit(len(parts)) and not any(fit(n) for n in range(1, len(parts)))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("device_tokens", [1, 60, 10_000])
 def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device_tokens):
-    "Plain gradient descent in place of Adam, which hides a wrong divisor; the gradient, by PyTorch's own loss on one whole batch."
+    """Plain gradient descent in place of Adam, which hides a wrong divisor; the gradient, by PyTorch's own loss on
+    one whole batch."""
     corpus, indices = ParallelCorpus(data, "train"), np.arange(30)
     torch.manual_seed(0)
     model = Transformer(replace(SHAPE, dropout=0.0)).double()
     batch = corpus.batch(indices)
     tgt, target = batch.tgt[:, :-1], batch.tgt[:, 1:]
     spread = smoothing * 300 / 299  # over all symbols, where the authors spread over the others
-    loss = F.cross_entropy(model(batch.src, tgt).flatten(0, 1), target.flatten(), ignore_index=0, label_smoothing=spread)
+    loss = F.cross_entropy(model(batch.src, tgt).flatten(0, 1), target.flatten(), ignore_index=0,
+                           label_smoothing=spread)
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     before = [p.detach().clone() for p in model.parameters()]
 
@@ -217,7 +232,8 @@ def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device
     parts = training.share(corpus, indices, device_tokens)
     tokens = int(corpus.tgt_lengths[indices].sum())
     assert tokens == int((target != 0).sum()) and len(parts) > (device_tokens < 100)
-    total = training.update(training.Objective(fast(model), smoothing), torch.optim.SGD(model.parameters(), lr=0.0), parts, tokens, config, 4)
+    total = training.update(training.Objective(fast(model), smoothing), torch.optim.SGD(model.parameters(), lr=0.0),
+                            parts, tokens, config, 4)
     rate = 0.5 * SHAPE.d_model**-0.5 * 4**-0.5
     torch.testing.assert_close(float(total) / tokens, loss.item(), rtol=1e-9, atol=0)
     for p, was, gradient in zip(model.parameters(), before, gradients, strict=True):
@@ -271,7 +287,8 @@ def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> N
     end(start(run.folder, processes))
 
 
-@pytest.mark.parametrize("processes, kills", [(1, 3), *(pytest.param(processes, 25, marks=pytest.mark.slow) for processes in (1, 2))])
+@pytest.mark.parametrize("processes, kills",
+                         [(1, 3), *(pytest.param(processes, 25, marks=pytest.mark.slow) for processes in (1, 2))])
 def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills):
     "SIGKILL: the end is the same bit for bit, and no step is reported twice or left out."
     steps = 60 if kills < 10 else 200
@@ -311,12 +328,14 @@ def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, p
     assert_same(run.folder, undisturbed(processes, TRAINING.steps))
 
 
-# ---------------------------------------------------------------------------------------------------- save, then measure, then log
+# ---------------------------------------------------------------------------------------------------- save, then
+# measure, then log
 
 
 def told(run: Path) -> list[dict]:
     "The lines of a run's report, without what depends on the clock."
-    return [{name: value for name, value in line.items() if name not in ("seconds", "tokens_per_second")} for line in Run.open(run).history.metrics()]
+    return [{name: value for name, value in line.items() if name not in ("seconds", "tokens_per_second")}
+            for line in Run.open(run).history.metrics()]
 
 
 class Killed(BaseException):
@@ -332,7 +351,8 @@ def whole(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("module, name", [
-    ("loop", "quality_sums"), ("runs", "add_line"), ("runs", "mark_sitting"), ("runs", "Checkpoints.prune"), ("averaging", "quality_of")],
+    ("loop", "quality_sums"), ("runs", "add_line"), ("runs", "mark_sitting"), ("runs", "Checkpoints.prune"),
+    ("averaging", "quality_of")],
     ids=["before it measures", "before it logs", "before the session's note", "before older ones go", "as it averages"])
 @pytest.mark.parametrize("which", [2, *(pytest.param(which, marks=pytest.mark.slow) for which in (1, 3))])
 def test_killed_between_a_checkpoint_and_its_line(data, whole, tmp_path, monkeypatch, module, name, which):
@@ -394,15 +414,20 @@ def test_processes_catch_up_together(data, tmp_path, processes):
 
 @pytest.mark.parametrize("kill", [False, True], ids=["extended", "killed before its last line, then extended"])
 @pytest.mark.parametrize("first, report_every, keep, patience", [
-    (14, 3, 3, 0), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 7, 1, 0), (13, 3, 1, 9), (16, 5, 2, 0)))])
-def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, first, report_every, keep, patience, kill):
-    "Lines, checkpoints, averages and the best step, though the old end was measured and is no multiple of `save_every`."
+    (14, 3, 3, 0),
+    *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 7, 1, 0), (13, 3, 1, 9), (16, 5, 2, 0)))])
+def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, first, report_every, keep, patience,
+                                                 kill):
+    """Lines, checkpoints, averages and the best step, though the old end was measured and is no multiple of
+    `save_every`."""
     config = replace(TRAINING, steps=24, report_every=report_every, keep=keep, patience=patience, rate=8.0)
-    long, short = (start_run(tmp_path / name, data, SHAPE, replace(config, steps=steps)) for name, steps in (("long", 24), ("short", first)))
+    long, short = (start_run(tmp_path / name, data, SHAPE, replace(config, steps=steps)) for name,
+                   steps in (("long", 24), ("short", first)))
     assert train(long)
     if kill:
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(training, "write_line", lambda session, line, write=training.write_line: write(session, line) if line["step"] < first else kill_now())
+            patch.setattr(training, "write_line", lambda session, line, write=training.write_line: write(session, line)
+                          if line["step"] < first else kill_now())
             train(short)
     else:
         assert train(short) and short.record.read()["curve"][-1]["step"] == first
@@ -448,7 +473,8 @@ def test_the_development_set_is_measured_in_parts_that_fit(data, tmp_path, devic
     dev = development_set(run, corpus, device_tokens)
     assert sorted(np.concatenate(dev.batches)) == list(range(len(corpus)))
     for batch in dev.batches:
-        assert len(batch) == 1 or max(side[batch].sum() for side in (corpus.src_lengths, corpus.tgt_lengths)) <= device_tokens
+        assert len(batch) == 1 or max(side[batch].sum()
+                                      for side in (corpus.src_lengths, corpus.tgt_lengths)) <= device_tokens
     model = run.model()
     parts, whole = (measure(model, map(corpus.batch, batches)) for batches in (dev.batches, [np.arange(len(corpus))]))
     assert parts.perplexity == pytest.approx(whole.perplexity, rel=1e-5) and parts.tokens == whole.tokens
@@ -472,11 +498,13 @@ def test_rates_do_not_count_the_time_of_measuring(data, tmp_path, monkeypatch):
     lines = run.history.metrics()
     assert len(lines) == 8 and all(line["tokens_per_second"] == line["tokens"] for line in lines)
     metrics = run.record.read()["metrics"]
-    assert metrics["tokens"] == sum(line["tokens"] for line in lines) and metrics["tokens_per_second"] == round(metrics["tokens"] / 8)
+    assert metrics["tokens"] == sum(line["tokens"]
+                                    for line in lines) and metrics["tokens_per_second"] == round(metrics["tokens"] / 8)
     assert lines[-1]["seconds"] == 3008 and run.record.read()["seconds"] == 3008  # which do count it
 
 
-# ---------------------------------------------------------------------------------------------------- the rate's schedule
+# ---------------------------------------------------------------------------------------------------- the rate's
+# schedule
 
 
 def test_a_rate_that_runs_out(data, tmp_path):
@@ -489,7 +517,8 @@ def test_a_rate_that_runs_out(data, tmp_path):
     assert rates[4:] == pytest.approx([peak * left / 20 for left in range(20, 0, -1)])  # 0 after the last
 
 
-# ---------------------------------------------------------------------------------------------------- translations while it trains
+# ---------------------------------------------------------------------------------------------------- translations
+# while it trains
 
 
 def test_translations_are_shown_and_kept_at_each_measurement(data, tmp_path, capsys):
@@ -501,9 +530,11 @@ def test_translations_are_shown_and_kept_at_each_measurement(data, tmp_path, cap
         return training.Translated(examples, 12.5)
 
     assert train(run, translate=translate)
-    assert models == [True, True] and [line.get("dev_bleu") for line in run.history.metrics()] == [None, 12.5, None, 12.5]
+    assert models == [True, True] and [line.get("dev_bleu")
+                                       for line in run.history.metrics()] == [None, 12.5, None, 12.5]
     text = "source     a cow\nreference  eine Kuh\nmodel      eine\n\nsource     \nreference  \nmodel      "
-    assert [path.read_text(encoding="utf-8") for path in sorted((run.folder / "translations").iterdir())] == [text + "\n"] * 2
+    assert [path.read_text(encoding="utf-8")
+            for path in sorted((run.folder / "translations").iterdir())] == [text + "\n"] * 2
     said = capsys.readouterr().err
     assert text in said and "Update 4, development perplexity" in said and "Update 8," in said
 
@@ -545,11 +576,13 @@ def test_state_that_runs_code_is_refused(data, tmp_path):
             return (os.system, (f"touch {tmp_path / 'executed'}",))
 
     torch.save({"optimizer": Bad()}, folder / "state.pt")
-    write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
+    write_json(folder / "digests.json",
+               {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
     with pytest.raises(InputError, match="state.pt"):
         run.checkpoints.load()
     (folder / "model.safetensors").write_bytes(pickle.dumps({"w": 1}))
-    write_json(folder / "digests.json", {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
+    write_json(folder / "digests.json",
+               {name: file_digest(folder / name) for name in ("model.safetensors", "state.pt")})
     with pytest.raises(InputError, match="pickle"):
         run.checkpoints.load()
     assert not (tmp_path / "executed").exists()
@@ -593,13 +626,15 @@ def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
     before = cut.checkpoints.load()[1]["progress"]["seconds"]
     assert training.open_session(Run.open(cut.folder), data, None)[0].clock.before == before > 0
     assert train(Run.open(cut.folder))
-    told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()] for run in (cut, whole)]
+    told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()]
+            for run in (cut, whole)]
     assert told[0] == told[1] and len(told[0]) == 2
 
 
 def test_checkpoints_by_the_clock(data, tmp_path, monkeypatch):
     saved, save = [], Run.save_checkpoint
-    monkeypatch.setattr(Run, "save_checkpoint", lambda self, step, *rest: (saved.append(step), save(self, step, *rest))[1])
+    monkeypatch.setattr(Run, "save_checkpoint",
+                        lambda self, step, *rest: (saved.append(step), save(self, step, *rest))[1])
     assert train(start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=5, save_every=4, save_minutes=1e-9)))
     assert saved == [1, 2, 3, 4, 5]
 
@@ -704,7 +739,8 @@ def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_patience_ends_a_run_of_several_processes(data, tmp_path, processes):
-    "Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever, or fails."
+    """Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever,
+    or fails."""
     impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
     run = start_run(tmp_path / "run", data, SHAPE, impatient)
     end(start(run.folder, processes))
@@ -732,7 +768,8 @@ def test_another_development_set_is_refused(data, tmp_path):
 
 def test_the_length_of_a_gradient_is_reported_once(data, tmp_path):
     "Measured at every second update, written at every update: lines between have none."
-    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=4, report_every=2, save_every=1, clip_norm=0.0))
+    run = start_run(tmp_path / "run", data, SHAPE,
+                    replace(TRAINING, steps=4, report_every=2, save_every=1, clip_norm=0.0))
     assert train(run)
     assert [("gradient_norm" in m) for m in run.history.metrics()] == [False, True, False, True]
 
