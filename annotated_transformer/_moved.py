@@ -16,7 +16,7 @@ ROOMS = {  # the modules that a room took in; OLD=NEW where the name changed, to
     "corpus": "batching corpora grammar sources synchronous_grammar vocabulary",
     "decoding": "scores translation",
     "drawing": "charts model_figures tables=result_tables",
-    "engine": "architectures=kinds fast rounding",
+    "engine": "architectures=kinds fast rounding=kernels",
     "inside": "attention_figures",
     "model": "attention embedding feed_forward layers",
     "paper": "paper_source=source",
