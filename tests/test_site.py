@@ -310,7 +310,7 @@ READY = """document.querySelectorAll('div.highlight').forEach((e, i) => i > 3 &&
 
 
 @SCOPES
-@pytest.mark.parametrize("theme, width", [("light", 1400), ("dark", 400)])
+@pytest.mark.parametrize("theme, width", [pytest.param("light", 1400, marks=pytest.mark.slow), ("dark", 400)])
 def test_pages_are_accessible(site, address, page, theme, width, every):
     axe = (importlib.resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
     page.size(width)
