@@ -134,7 +134,7 @@ class DecoderState:
     def split(self, x: Float[Tensor, "sentence length width"], heads: int) -> Float[Tensor, "sentence head length d"]:
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
-    def bias(self, mask: Bool[Tensor, "sentence #place key"] | None) -> Float[Tensor, "#rows #place key"]:
+    def bias(self, mask: Bool[Tensor, "sentence #place key"] | None) -> Float[Tensor, "#rows #place #key"]:
         """What is added to scores: -inf where a key may not be looked at.
 
         A row for each head of each sentence, or one for all.
@@ -188,7 +188,7 @@ class DecoderState:
         return self.products.vocabulary(model.decoder_norm(x)).unflatten(0, tokens.shape)
 
     def look(self, query: Float[Tensor, "sentence head place d_k"], kept: Float[Tensor, "sentence head key d"],
-             bias: Float[Tensor, "#rows #place key"]) -> Float[Tensor, "queries width"]:
+             bias: Float[Tensor, "#rows #place #key"]) -> Float[Tensor, "queries width"]:
         "Equation 1 for all places, the heads side by side."
         key, value = kept.flatten(0, 1).tensor_split((self.d_k,), -1)
         weights = torch.baddbmm(bias, query.flatten(0, 1), key.transpose(1, 2), alpha=self.scale).softmax(-1)

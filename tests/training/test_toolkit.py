@@ -559,7 +559,7 @@ def parser_of(command: str, words: list[str]) -> tuple[OptionParser, list[str]]:
 @pytest.mark.parametrize("row", feature_table(), ids=lambda row: row[0])
 def test_every_command_of_the_table_can_be_typed(row):
     commands = [shlex.split(span) for span in re.findall(r"`([^`]+)`", row[1])]
-    assert len(row) == 4 and all(row) and (commands or row[1] == "always")
+    assert len(row) == 5 and all(row) and (commands or row[1] == "always")
     for words in commands:
         if words[0].startswith("--"):  # an option of every command, or of the one before
             given, rest = cli.for_every_command(words)
