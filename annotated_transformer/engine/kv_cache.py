@@ -73,7 +73,7 @@ class Products:
         output, query, looked, inner, outer = (None if x is None else self.pack(x.weight, x.bias) for x in linears)
         return LayerProducts(self.pack(*joint), output, query, source, looked, inner, outer)
 
-
+# %% ../../nbs/engine/kv_cache.ipynb #4c0e000z
 def stamp(model: nn.Module) -> list[tuple[int, int]]:
     "Where each weight lies, and how often it has been changed in place."
     return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]

@@ -383,7 +383,7 @@ for at in range(0, len(lines), 32):
 print(*(found[i] for i in range(len(lines))), sep="\\n")
 """
 
-
+# %% ../../nbs/experiments/benchmark_decoding.ipynb #b5c0mmaz
 def commands(name: str, folder: Path) -> dict[str, list[str]]:
     "The commands to compare, with the run `name`; models of the others are written to `folder`."
     from annotated_transformer.exports.ctranslate2 import export_run
@@ -425,7 +425,7 @@ def run_command(command: list[str], lines: Path) -> dict:
         raise InputError(f"{' '.join(command)[:200]}: failed, or wrote another number of lines than {wanted}")
     return found
 
-
+# %% ../../nbs/experiments/benchmark_decoding.ipynb #b5c0mmay
 def command_records(name: str, src: Path, rounds: int) -> list[dict]:
     "A record for each command, for the first line of `src` alone, and for all of them; the best of `rounds` counts."
     with tempfile.TemporaryDirectory() as made:

@@ -83,7 +83,8 @@ def fails(arguments, capsys, *named):
     with pytest.raises(SystemExit) as end:
         cli.main([str(a) for a in arguments])
     told = capsys.readouterr().err
-    said = (told if isinstance(told, str) else told.decode()).strip().split("\n")[-1]
+    told = told if isinstance(told, str) else told.decode()
+    said = told.strip().split("\n")[-1]
     assert end.value.code == 2
     assert said.startswith("annotated-transformer: ") and "Traceback" not in told
     for name in named:

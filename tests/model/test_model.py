@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 
 import numpy as np
-import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
@@ -405,14 +404,6 @@ def test_an_update_where_there_are_only_shapes(options, monkeypatch):
     monkeypatch.setattr(optimizer, "step", lambda: found.extend(p.grad for p in model.parameters()))
     loss = update(Objective(model, 0.1), optimizer, [(Batch(src, tgt, np.arange(2)), 1.0)], 5, TrainingConfig(), 1)
     assert loss.shape == () and all(g is not None and g.device.type == "meta" for g in found)
-
-
-@pytest.fixture
-def unchecked():
-    "PyTorch traces with numbers that are no int, and through no checker."
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
