@@ -1,5 +1,8 @@
-"""What checks the annotations of the core as its tests run (jaxtyping's plugin asks for it by name): an int is a
-float, too."""
-from beartype import BeartypeConf, beartype
+"""What checks the annotations of the core as its tests run (jaxtyping's plugin asks for it by name).
 
-check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+An int is a float, too, and where PyTorch exports a model, a length is a symbol.
+"""
+from beartype import BeartypeConf, BeartypeHintOverrides, beartype
+from torch import SymInt
+
+check = beartype(conf=BeartypeConf(is_pep484_tower=True, hint_overrides=BeartypeHintOverrides({int: int | SymInt})))

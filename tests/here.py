@@ -1,9 +1,15 @@
-"Where the repository is, the data beside it, and how a user's error is asked for."
+"Where the repository is, the data beside it, and what tests of several rooms ask."
+import gzip
+import itertools
+import os
+import shutil
 import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from annotated_transformer.drawing.result_tables import ResultTable, write_tables
 from annotated_transformer.tools.files import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,3 +34,28 @@ def fails(act, *named):
     assert "\n" not in str(error.value)
     for name in named:
         assert str(name) in str(error.value), str(error.value)
+
+
+def unlike_the_saved(tables: Mapping[str, ResultTable], monkeypatch) -> list[str]:
+    "The files of `figures/tables` that do not show these tables."
+    # as deep, so the links are the same
+    saved, fresh = ROOT / "figures" / "tables", ROOT / "build" / f"tables-{os.getpid()}"
+    monkeypatch.chdir(ROOT)
+    try:
+        return [path.name for path in write_tables(tables, fresh)
+                if (saved / path.name).read_bytes() != path.read_bytes()]
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def write_treebanks(folder: Path, trees: Iterator[str], genia: Iterator[str]) -> Path:
+    "Treebanks as the runs of record want them: 20 files of 12 trees, and GENIA's one."
+    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
+        (folder / name).mkdir()
+        for i in range(20):
+            lines = (f"( {tree} )\n" for tree in itertools.islice(trees, 12))
+            (folder / name / file.format(i)).write_text("".join(lines))
+    (folder / "treebank_genia").mkdir()
+    with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
+        file.writelines(f"( {tree} )\n" for tree in genia)
+    return folder

@@ -255,7 +255,7 @@ def short(path: Path) -> Iterator[str]:
         if one_class(text(cell["source"])):
             continue
         lines = [line for line in text(cell["source"]).splitlines() if line and not line.startswith("#|")]
-        if cell["cell_type"] == "code" and len(lines) > LINES and not lines[0].startswith("class "):
+        if cell["cell_type"] == "code" and len(lines) > LINES:
             yield (f"cell {cell['id']} ({lines[0]}) has {len(lines)} lines of code, more than {LINES}: split it, one "
                    "idea a cell")
 

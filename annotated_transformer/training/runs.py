@@ -318,11 +318,11 @@ def find_run(name: str | Path) -> Run:
         raise InputError(f"{name!r}: give the name of a run directory, or of weights that ship")
     shipped = shipped_runs()
     if str(name) in shipped:
-        if Path(name).exists():
+        if os.path.exists(name):
             print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}",
                   file=sys.stderr)
         return Run.open(shipped[str(name)])
-    if not Path(name).exists():
+    if not os.path.exists(name):  # False for a name too long for a file, too
         raise InputError(f"{name}: no such run directory, nor shipped weights ({', '.join(shipped)})")
     return Run.open(name)
 

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import tomllib
 from pathlib import Path
 from statistics import mean, stdev
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from annotated_transformer.commands import cli
-from annotated_transformer.drawing.result_tables import write_tables
 from annotated_transformer.experiments import judge as module
 from annotated_transformer.experiments import results
 from annotated_transformer.experiments.judge import (
@@ -45,7 +43,7 @@ from annotated_transformer.paper import tables as paper
 from annotated_transformer.tools import options
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import finished, read_records
-from here import ROOT
+from here import ROOT, unlike_the_saved
 
 NBS, RECORDS = ROOT / "nbs", ROOT / "nbs" / "results"
 PAPER = Path(os.environ.get("ANNOTATED_SHARED", ROOT.parent / "shared")) / "paper" / "paper_latex.txt"
@@ -461,18 +459,11 @@ def test_a_busy_clock_and_an_old_record_are_marked():
 
 
 def test_the_saved_tables_are_those_of_the_records(found, monkeypatch):
-    # as deep, so the links are the same
-    saved, fresh = ROOT / "figures" / "tables", ROOT / "build" / f"claims-{os.getpid()}"
-    monkeypatch.chdir(ROOT)
     tables = {"claims": module.claims_table(list(CLAIMS.values()), found), "built": module.built_table()}
-    try:
-        unlike = [path.name for path in write_tables(tables, fresh)
-                  if (saved / path.name).read_bytes() != path.read_bytes()]
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    assert not unlike, (f"figures/tables: {', '.join(unlike)} are not what the records give; "
-                        f"run: make notebooks NB=claims")
-    assert (saved / "claims.md").read_text().count("\n| ") >= sum(map(len, found.values()))
+    unlike = unlike_the_saved(tables, monkeypatch)
+    assert not unlike, f"figures/tables: {', '.join(unlike)} are not the records'; run: make notebooks NB=claims"
+    shown = (ROOT / "figures/tables/claims.md").read_text()
+    assert shown.count("\n| ") >= sum(map(len, found.values()))
 
 
 def test_the_summary_is_what_the_records_give(records):

@@ -1,5 +1,4 @@
 """The runs of Table 4 in small: every parser leaves a record, after what it needs, and a stopped run goes on."""
-import gzip
 import itertools
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.trees import read_tree, read_trees
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record, read_records
+from here import write_treebanks
 
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
 SCALE = 0.002
@@ -36,16 +36,8 @@ def small_models():
 @pytest.fixture(scope="module")
 def treebanks(tmp_path_factory):
     "A folder of data with treebanks, their trees the grammar's."
-    folder, trees = tmp_path_factory.mktemp("treebanks"), (e.tree for e in itertools.islice(grammar.examples(0), 500))
-    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
-        (folder / name).mkdir()
-        for i in range(20):
-            (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n"
-                                                                for tree in itertools.islice(trees, 12)))
-    (folder / "treebank_genia").mkdir()
-    with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
-        file.writelines(f"( {e.tree} )\n" for e in itertools.islice(grammar.examples(3), 1150))
-    return folder
+    trees, genia = ((e.tree for e in grammar.examples(seed)) for seed in (0, 3))
+    return write_treebanks(tmp_path_factory.mktemp("treebanks"), trees, itertools.islice(genia, 1150))
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,20 @@
 is what the records give."""
 import json
 import math
-import os
 import re
-import shutil
 from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 
-from annotated_transformer.drawing.result_tables import Cell, ResultTable, to_html, to_latex, write_tables
+from annotated_transformer.drawing.result_tables import Cell, ResultTable, to_html, to_latex
 from annotated_transformer.experiments import results, summary
 from annotated_transformer.experiments.variations import command_for
 from annotated_transformer.model.transformer import BASE
 from annotated_transformer.paper import tables as paper
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import comparison_of, finished, make_record, read_records, write_record
-from here import ROOT
+from here import ROOT, unlike_the_saved
 
 RECORDS = ROOT / "nbs" / "results"
 
@@ -313,16 +311,8 @@ def test_links_of_the_saved_tables_lead_somewhere():
 
 
 def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
-    # as deep, so the links are the same
-    saved, fresh = ROOT / "figures" / "tables", ROOT / "build" / f"tables-{os.getpid()}"
-    monkeypatch.chdir(ROOT)
-    try:
-        unlike = [path.name for path in write_tables(tables, fresh)
-                  if (saved / path.name).read_bytes() != path.read_bytes()]
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    assert not unlike, (f"figures/tables: {', '.join(unlike)} are not what the records give; "
-                        f"run: make notebooks NB=results")
+    unlike = unlike_the_saved(tables, monkeypatch)
+    assert not unlike, f"figures/tables: {', '.join(unlike)} are not the records'; run: make notebooks NB=results"
 
 
 def test_a_group_differs_in_its_seeds_alone(whole):

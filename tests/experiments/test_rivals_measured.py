@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from annotated_transformer.commands import train as train_command
 from annotated_transformer.corpus.batching import Batch, encode_corpus
 from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
@@ -24,6 +23,7 @@ from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConf
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.processes import native_precision
 from annotated_transformer.tools.records import add_record, find_record, read_records
+from annotated_transformer.training import presets
 from annotated_transformer.training.presets import PAPER
 from here import ROOT
 
@@ -66,7 +66,7 @@ architectures.register("mean", MeanConfig, Mean)
 def tiny():
     with pytest.MonkeyPatch.context() as patch:
         tiny = replace(BASE, vocab_size=300, n_layers=1, d_model=16, d_ff=16, n_heads=2, d_k=8, d_v=8)
-        patch.setitem(train_command.PRESETS, "tiny-transformer", (tiny, PAPER))
+        patch.setitem(presets.PRESETS, "tiny-transformer", (tiny, PAPER))
         patch.setattr(module, "Tuning", lambda: Tuning(steps=2, sentences=2, samples=2, save_every=1))
         yield
 

@@ -360,7 +360,7 @@ def test_a_killed_command_leaves_no_training_behind_and_goes_on(grammar, tmp_pat
     assert "All is done." in capsys.readouterr().err
     assert set(read_records(place.out)) == {"row_tiny_base_seed0", "row_tiny_E_seed0"}
     for run in (place.runs / "variations").iterdir():  # no update twice, none left out
-        assert [line["step"] for line in Run.open(run).metrics()] == [1, 2, 3, 4, 5, 6]
+        assert [line["step"] for line in Run.open(run).history.metrics()] == [1, 2, 3, 4, 5, 6]
     copied = {path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*")
               if path.is_file()}
     assert {"out/variations.jsonl", "runs/variations/row_tiny_E_seed0/metrics.jsonl"} <= copied

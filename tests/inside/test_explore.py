@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from browser import Page, browser
 from safetensors.torch import save_file
 
 from annotated_transformer.commands import cli
@@ -26,6 +25,7 @@ from annotated_transformer.model.attention import recording
 from annotated_transformer.model.transformer import BASE, END, START, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import shipped_runs
+from browser import Page, browser
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no Node.js")

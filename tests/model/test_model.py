@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -407,7 +408,7 @@ def test_an_update_where_there_are_only_shapes(options, monkeypatch):
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
-def test_the_plain_model_can_be_exported(options, unchecked):
+def test_the_plain_model_can_be_exported(options):
     model = model_of(replace(SMALL, **options))
     src, tgt = torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
     lengths = {1: Dim("src", min=3, max=30)}, {1: Dim("tgt", min=3, max=30)}
@@ -417,7 +418,8 @@ def test_the_plain_model_can_be_exported(options, unchecked):
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++"))), reason="torch.compile needs a C++ compiler")
-def test_the_plain_model_compiles_in_one_graph(unchecked):
+def test_the_plain_model_compiles_in_one_graph(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # the compiler cannot look through the checker
     model, src, tgt = model_of(replace(SMALL, n_layers=1)), torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))
     close(torch.compile(model, fullgraph=True)(src, tgt), model(src, tgt))
 

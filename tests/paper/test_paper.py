@@ -3,10 +3,10 @@ import subprocess
 import sys
 
 import pytest
-from here import ROOT
 
 from annotated_transformer.drawing.result_tables import to_html
 from annotated_transformer.paper import tables as paper
+from here import ROOT
 
 
 # Table 3, counted by hand on the page: 95 of its 20 x 12 cells are printed; 19 rows have no note.

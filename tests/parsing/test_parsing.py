@@ -1,5 +1,4 @@
 """From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees."""
-import gzip
 import itertools
 import json
 import re
@@ -36,7 +35,7 @@ from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import fails, shared
+from here import fails, shared, write_treebanks
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -69,16 +68,7 @@ def drawn(count, seed=0):
 @pytest.fixture(scope="module")
 def treebanks(tmp_path_factory):
     "A folder as the runs of record want it, its trees the grammar's."
-    folder, trees = tmp_path_factory.mktemp("treebanks"), iter(drawn(500))
-    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
-        (folder / name).mkdir()
-        for i in range(20):
-            (folder / name / file.format(i)).write_text("".join(f"( {tree} )\n"
-                                                                for tree in itertools.islice(trees, 12)))
-    (folder / "treebank_genia").mkdir()
-    with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
-        file.writelines(f"( {tree} )\n" for tree in drawn(1150, seed=3))
-    return folder
+    return write_treebanks(tmp_path_factory.mktemp("treebanks"), iter(drawn(500)), iter(drawn(1150, seed=3)))
 
 
 # --- sources and splits -----------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"What tests of several rooms ask for."
+"No checker of annotations here: experiments put modules of their own into the core's places."
 import jaxtyping
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="package", autouse=True)
 def unchecked():
-    "PyTorch traces with numbers that are no int, and through no checker."
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
