@@ -9,7 +9,7 @@ __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'ELSEWHERE', 'OPEN', 'COMPUTE', 'COLOURS
            'still_gaining', 'too_small', 'distance_of', 'decided', 'comparisons', 'margin_of_rows', 'Found', 'combined',
            'in_words', 'judge_margins', 'paper_margin', 'wanted', 'judge_value', 'rounds_in', 'ratios_by_size',
            'judge_faster', 'heads_above', 'judge_heads', 'own_heads', 'judge_tasks', 'judge_chosen', 'was_busy',
-           'marks', 'judge_all', 'section_key', 'claims_table', 'built_table']
+           'marks', 'judge_all', 'section_key', 'claims_table', 'built', 'built_table']
 
 # %% ../../nbs/experiments/judge.ipynb #f732ac75
 import math
@@ -590,12 +590,21 @@ def claims_table(claims: Sequence[dict], found: Mapping[str, Sequence[Found]]) -
     return ResultTable("The claims", about, columns, lines, rules, colours)
 
 
+def built(path: str) -> str:
+    "A constant of ours, `module:OBJECT.name`; the widths that a configuration derives are numbers."
+    module, _, names = path.partition(":")
+    found = pkgutil.resolve_name(f"annotated_transformer.{module}")
+    for name in names.split("."):
+        found = getattr(found.resolved() if hasattr(found, "resolved") else found, name)
+    return str(found)
+
+
 def built_table() -> ResultTable:
     "Constants compared with the paper's, and algebra that a chapter proves."
     lines = []
     for item in read_claims()["built"]:
         theirs = item.get("printed", "")
-        ours = str(pkgutil.resolve_name(f"annotated_transformer.{item['ours']}")) if "ours" in item else "proved"
+        ours = built(item["ours"]) if "ours" in item else "proved"
         same = "as printed" if ours in ("proved", theirs) else "differs"
         lines.append((item["section"], item["says"], theirs, ours, same, item["chapter"]))
     columns = ["section", "what", "the paper", "ours", "", "chapter"]
