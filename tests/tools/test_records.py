@@ -1,7 +1,6 @@
 """The result records: written by the runs that they describe, whole; kept a line each in their comparison's file."""
 import hashlib
 import json
-import multiprocessing
 import re
 import shutil
 import subprocess
@@ -87,14 +86,20 @@ def test_every_altered_digit_shows(tmp_path):
             read_records(tmp_path)
 
 
-def add_some(folder: Path, who: int) -> None:
-    for i in range(10):
-        add_record(example(f"paths_{who}_seed{i}"), folder)
-
-
 def test_many_processes_add_to_one_file(tmp_path):
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.starmap(add_some, [(tmp_path, who) for who in range(3)])
+    program = """if True:
+        import json, sys
+        from annotated_transformer.tools.records import add_record
+        for record in json.load(sys.stdin):
+            add_record(record, sys.argv[1])
+    """
+    given = [json.dumps([example(f"paths_{who}_seed{i}") for i in range(10)]) for who in range(3)]
+    started = [subprocess.Popen([sys.executable, "-c", program, tmp_path], stdin=subprocess.PIPE, text=True)
+               for _ in given]
+    for process, text in zip(started, given):
+        process.stdin.write(text)
+        process.stdin.close()
+    assert [process.wait() for process in started] == [0, 0, 0]
     lines = (tmp_path / "paths.jsonl").read_text().splitlines()
     assert len(read_records(tmp_path)) == len(lines) == 30 and lines == sorted(lines)
     assert {path.name for path in tmp_path.iterdir()} == {"paths.jsonl", ".lock"}
