@@ -291,7 +291,7 @@ def prepare_trees(
         strict: odd training lines are errors instead of being left out and counted
         overwrite: replace a corpus that the folder holds, or begin anew
     """
-    from annotated_transformer.parsing.treebanks import prepare_trees as encode_trees, tree_corpus
+    from annotated_transformer.parsing.treebanks import encode_trees, tree_corpus
 
     if extra_weight is not None and extra is None:
         raise InputError(f"--extra-weight {extra_weight}: has no effect without --extra: leave it out")

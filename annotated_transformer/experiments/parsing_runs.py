@@ -23,10 +23,10 @@ from typing import Any
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
 from .runner import Place, Step, TimeUp, begun_run
-from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score
+from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score_trees
 from ..parsing.parser import (ALPHA, PARSER, PARSER_SMALL, PARSER_TRAINING, Parser, choose_beam,
                                            continue_on, load_parser, parse_trees)
-from ..parsing.treebanks import gold_trees, prepare_trees, tree_corpus
+from ..parsing.treebanks import gold_trees, encode_trees, tree_corpus
 from ..parsing.trees import Leaves, Tree, linearise, read_tree, restore
 from ..rivals.base import body_parameters, fitted
 from ..rivals.recurrent import RecurrentConfig
@@ -211,7 +211,7 @@ def corpus_of(name: str, session: Session, parsed: Path | None = None) -> Corpus
         corpus = tree_corpus(folder, e.corpus, source_of(e.corpus, session), leaves=e.leaves, share=e.share,
                              extra=parsed, weight=0.25,
                              sizes=sizes if e.corpus == "grammar-trees" else None)
-        prepare_trees(corpus, vocabulary_of(name, session))
+        encode_trees(corpus, vocabulary_of(name, session))
     return corpus
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #b855451f
@@ -225,7 +225,7 @@ def vocabulary_of(name: str, session: Session) -> Vocabulary | int:
         return size
     corpus = whole_treebank(name, session)
     with session.alone(f"data_{e.corpus}_whole"):
-        return prepare_trees(corpus, size)
+        return encode_trees(corpus, size)
 
 
 def whole_treebank(name: str, session: Session) -> Corpus:
@@ -429,7 +429,7 @@ def baselines(name: str, session: Session) -> dict:
         counted = [tagged(tree, g) if tree else r for tree, g, r in zip(found, gold, right)]
         metrics |= {f"no_parse/{split}": found.count(None), f"sentences/{split}": len(gold)}
         for kind, trees in (("right", right), ("pcfg", counted)):
-            metrics |= f1_by_length(kind, split, score(gold, trees))
+            metrics |= f1_by_length(kind, split, score_trees(gold, trees))
     return make_record(f"parsing_baselines_{name}", "parsing", data={"name": corpus.name, "splits": corpus.splits},
                        seed=0, config={"order": 1, "rules": len(pcfg.log)}, seconds=time.monotonic() - began,
                        metrics=metrics, trained_on=e.trained_on, tested_on=TESTED_ON[e.corpus],

@@ -22,7 +22,7 @@ from torch import Tensor
 # %% ../../nbs/parsing/parser.ipynb #7183cc4c
 from ..decoding import translation
 from ..engine.kinds import most_positions
-from .bracket_f1 import Scores, score
+from .bracket_f1 import Scores, score_trees
 from ..corpus.corpora import Corpus
 from ..decoding.search import Constraint
 from ..tools.files import InputError
@@ -266,7 +266,7 @@ def parse_trees(parser: Parser, gold: Sequence[Tree], beam_size: int = BEAM, alp
     "Parse the sentences of `gold` and score the parses."
     words, tags = [tree.words for tree in gold], [tree.tags for tree in gold]
     parses = parser.parse_words(words, tags, beam_size, alpha, progress, constrained=constrained)
-    return Parsed(score(gold, [parse.tree for parse in parses]), list(gold), parses)
+    return Parsed(score_trees(gold, [parse.tree for parse in parses]), list(gold), parses)
 
 
 def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BEAM, alpha: float = ALPHA,

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SECTIONS', 'BLOCK', 'TREES', 'WORDED', 'CLEANING', 'TreebankTree', 'PENN', 'PENN_TAGS', 'ESCAPES', 'penn_files',
            'tree_files', 'split_of', 'treebank_files', 'nltk_sample', 'source_line', 'as_pair', 'splits_of',
-           'in_blocks', 'treebank', 'chosen', 'mixed', 'check_mixture', 'tree_corpus', 'grammar_trees', 'gold_trees',
-           'tree_symbols', 'prepare_trees', 'escape', 'tokenise']
+           'in_blocks', 'treebank', 'share_of', 'mixed', 'check_mixture', 'tree_corpus', 'grammar_trees', 'gold_trees',
+           'tree_symbols', 'encode_trees', 'escape', 'tokenise']
 
 # %% ../../nbs/parsing/treebanks.ipynb #ece58c52
 import itertools
@@ -22,7 +22,7 @@ from ..corpus.corpora import (Cleaning, Corpus, Pair, Recipe, build, existing,
                                            read_gold, sentence_digest)
 from ..tools.files import InputError
 from ..tools.text_files import ENDING, check_file, progress
-from .trees import WORD, Leaves, Tree, clean, linearise, read_tree, read_trees
+from .trees import WORD, Leaves, Tree, clean_tree, linearise, read_tree, read_trees
 from ..corpus.vocabulary import BytePairVocabulary, Vocabulary, kept_vocabulary, learn_vocabulary
 
 # %% ../../nbs/parsing/treebanks.ipynb #ada7360b
@@ -142,11 +142,11 @@ def treebank(files: Iterable[Path]) -> Iterator[TreebankTree]:
     with progress(None, " trees", "reading trees") as bar:
         for path in files:
             for line, tree in read_trees(path):
-                yield (str(path), line), clean(tree)
+                yield (str(path), line), clean_tree(tree)
                 bar.update()
 
 
-def chosen(pairs: list[Pair], share: float) -> list[Pair]:
+def share_of(pairs: list[Pair], share: float) -> list[Pair]:
     "The pairs with the smallest sentence digests, a `share` of all."
     ranks = sorted(range(len(pairs)), key=lambda i: sentence_digest(pairs[i][1]))
     return [pairs[i] for i in sorted(ranks[:max(round(share * len(pairs)), 1)])]
@@ -192,7 +192,7 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
         return found
     trees = splits_of(files) if files else grammar_trees(**(sizes or {}))
     train = [as_pair(place, tree, leaves) for place, tree in trees.pop("train")]
-    gold, streams = {}, {"train": mixed(chosen(train, share), Path(extra) if extra else None, weight, leaves)}
+    gold, streams = {}, {"train": mixed(share_of(train, share), Path(extra) if extra else None, weight, leaves)}
     for split, some in trees.items():
         kept = [(place, tree) for place, tree in some if tree]
         streams[split] = [as_pair(place, tree, leaves) for place, tree in kept]
@@ -203,7 +203,7 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
 def grammar_trees(**sizes: int) -> dict[str, Iterator[TreebankTree]]:
     "The built-in grammar's trees by split; `test_long` has sentences longer than any in training."
     from annotated_transformer.corpus.grammar import splits
-    return {split: ((("grammar", i), clean(read_tree(e.tree))) for i, e in enumerate(some, 1))
+    return {split: ((("grammar", i), clean_tree(read_tree(e.tree))) for i, e in enumerate(some, 1))
             for split, some in splits(**sizes).items()}
 
 
@@ -228,7 +228,7 @@ def tree_symbols(corpus: Corpus) -> list[str]:
                   | {WORD} | set(PENN_TAGS.split() if tagged else []))
 
 # %% ../../nbs/parsing/treebanks.ipynb #2fbe86fb
-def prepare_trees(corpus: Corpus, vocabulary: Vocabulary | int) -> Vocabulary:
+def encode_trees(corpus: Corpus, vocabulary: Vocabulary | int) -> Vocabulary:
     """Encode `corpus` for training, with `vocabulary` or with one of that many symbols learned from it.
 
     Keeps what is already there. Raises InputError if the text does not yield that many symbols.

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TOKEN', 'OUTER', 'WORD', 'Leaves', 'PUNCTUATION', 'Bracket', 'Tree', 'is_open', 'brackets_of', 'trees_in',
-           'misplaced', 'read_trees', 'read_tree', 'clean', 'phrase_label', 'with_one_root', 'places', 'chart_rows',
-           'tree_chart', 'draw_tree', 'linearise', 'guessed_tags', 'Restoring', 'restore']
+           'misplaced', 'read_trees', 'read_tree', 'clean_tree', 'phrase_label', 'with_one_root', 'places',
+           'chart_rows', 'tree_chart', 'draw_tree', 'linearise', 'guessed_tags', 'Restoring', 'restore']
 
 # %% ../../nbs/parsing/trees.ipynb #0c4b4404
 import re
@@ -152,7 +152,7 @@ def read_tree(text: str) -> Tree:
 OUTER = ("(", "(TOP", "(ROOT", "(S1")
 
 
-def clean(tree: Tree) -> Tree | None:
+def clean_tree(tree: Tree) -> Tree | None:
     """`tree` without traces, empty phrases, function tags and a redundant outer bracket; None if no word is
     left.
     """

@@ -23,14 +23,14 @@ from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedT
 from annotated_transformer.parsing.treebanks import (
     escape,
     gold_trees,
-    prepare_trees,
+    encode_trees,
     source_line,
     tokenise,
     tree_corpus,
     tree_files,
     treebank,
 )
-from annotated_transformer.parsing.trees import clean, linearise, read_tree, read_trees, restore
+from annotated_transformer.parsing.trees import clean_tree, linearise, read_tree, read_trees, restore
 from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.training.presets import TrainingConfig
@@ -56,7 +56,7 @@ def made(tmp_path_factory):
     "A corpus of the grammar's trees and a run of a few updates."
     folder = tmp_path_factory.mktemp("made")
     corpus = tree_corpus(folder / "data", "grammar-trees", sizes=SIZES)
-    vocabulary = prepare_trees(corpus, 300)
+    vocabulary = encode_trees(corpus, 300)
     assert train(start_run(folder / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
     return folder
 
@@ -224,7 +224,7 @@ def test_sequences_with_tags(tmp_path, treebanks):
                                                        gold_trees(tagged, "test"), strict=True):
         assert source == same and len(target.split()) == len(symbols.split()) and restore(
             symbols.split(), tree.words) == (tree, False)
-    vocabulary = prepare_trees(tagged, 300)
+    vocabulary = encode_trees(tagged, 300)
     for text in [symbols for _, symbols in tagged.pairs("train")] + ["(S XX WRB , )S"]:
         assert len(vocabulary.encode(text)) == len(text.split()) and vocabulary.decode(vocabulary.encode(text)) == text
 
@@ -232,7 +232,7 @@ def test_sequences_with_tags(tmp_path, treebanks):
 def test_sequences_with_words(tmp_path, treebanks):
     "Each word stands for itself, in the same pieces as in the source; brackets stay whole."
     worded = tree_corpus(tmp_path / "worded", "craft", treebanks / "treebank_craft", leaves="words")
-    vocabulary = prepare_trees(worded, 300)
+    vocabulary = encode_trees(worded, 300)
     assert not {"\u2581NN", "\u2581VBZ", "\u2581DT"} & {*vocabulary.pieces(range(len(vocabulary)))}
     for (source, target), tree in zip(worded.pairs("test"), gold_trees(worded, "test"), strict=True):
         brackets = [symbol for symbol in target.split() if symbol[0] in "()"]
@@ -242,7 +242,7 @@ def test_sequences_with_words(tmp_path, treebanks):
 
 def test_prepared_twice_is_prepared_once(made):
     before = {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()}
-    prepare_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
+    encode_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
     assert before == {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()
                       if path.name != "encoded.json"} | {
         path: before[path] for path in before if path.name == "encoded.json"}
@@ -427,7 +427,7 @@ def test_a_tree_for_every_sentence(made):
 def test_a_parser_that_writes_the_words(tmp_path):
     "However little it knows, its search writes each sentence; punctuation has its tags; free, it may write anything."
     corpus = tree_corpus(tmp_path / "data", "grammar-trees", sizes=SIZES, leaves="words")
-    vocabulary = prepare_trees(corpus, 300)
+    vocabulary = encode_trees(corpus, 300)
     assert train(start_run(tmp_path / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
     parser, gold = load_parser(tmp_path / "run"), gold_trees(corpus, "test")[:6]
     parsed = parsing.parse_trees(parser, gold, beam_size=2)
@@ -479,7 +479,7 @@ def test_the_shipped_parser(monkeypatch):
         "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
         "plays))) (. .))")
     assert parser.parse("The cow is old, but it plays.", beam_size=1) == gold
-    known = [clean(read_tree(e.tree)) for e in itertools.islice(grammar.examples(11), 80)
+    known = [clean_tree(read_tree(e.tree)) for e in itertools.islice(grammar.examples(11), 80)
              if 4 <= grammar.n_words(e) <= 20]
     scores = parsing.parse_trees(parser, known, beam_size=1).scores
     assert len(known) > 40 and scores.f1 > 97 and scores.count(0) == len(known)
@@ -499,10 +499,10 @@ def test_gold_trees_are_asked_of_a_corpus_that_has_none(made):
 
 def test_going_on_from_another_run(made, tmp_path, treebanks):
     corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
-    prepare_trees(corpus, 250)
+    encode_trees(corpus, 250)
     before = Run.open(made / "run")
     fails(lambda: parsing.continue_on(tmp_path / "run", corpus.folder, before, 4), "another vocabulary")
-    prepare_trees(corpus, load_vocabulary(made / "run"))
+    encode_trees(corpus, load_vocabulary(made / "run"))
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
     for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
         remove_checkpoint(path)

@@ -13,11 +13,11 @@ from annotated_transformer.parsing.bracket_f1 import (
     Scores,
     compare,
     percent,
-    read_rules,
-    score,
+    read_evalb_rules,
+    score_trees,
     score_files,
 )
-from annotated_transformer.parsing.trees import Tree, clean, linearise, read_tree, read_trees, restore
+from annotated_transformer.parsing.trees import Tree, clean_tree, linearise, read_tree, read_trees, restore
 from here import fails, shared
 
 # --- trees drawn at random --------------------------------------------------------------------------------------------
@@ -114,10 +114,10 @@ def test_brackets_nest(tree):
 @given(trees)
 def test_clean_leaves_words_in_order_and_one_root(tree):
     kept = [word for tag, word in zip(tree.tags, tree.words) if tag != "-NONE-"]
-    cleaned = clean(tree)
+    cleaned = clean_tree(tree)
     assert (cleaned.words if cleaned else []) == kept
     if cleaned:
-        assert clean(cleaned) == cleaned and read_tree(str(cleaned)) == cleaned
+        assert clean_tree(cleaned) == cleaned and read_tree(str(cleaned)) == cleaned
         assert not {"-NONE-", ""} & {b.label for b in cleaned.brackets[:1]} and cleaned.brackets
         assert cleaned.brackets[0][1:] == (0, len(kept))
 
@@ -125,8 +125,8 @@ def test_clean_leaves_words_in_order_and_one_root(tree):
 @drawn
 @given(st.lists(st.sampled_from(["(NP (-NONE- *))", "(VP (VP (-NONE- *T*-1)))", "(-NONE- 0)"]), min_size=1, max_size=4))
 def test_traces_alone_leave_nothing(parts):
-    assert clean(read_tree(f"( (S {' '.join(parts)}))")) is None
-    assert str(clean(read_tree(f"( (S {' '.join(parts)} (VP (VB Go))))"))) == "(S (VP (VB Go)))"
+    assert clean_tree(read_tree(f"( (S {' '.join(parts)}))")) is None
+    assert str(clean_tree(read_tree(f"( (S {' '.join(parts)} (VP (VB Go))))"))) == "(S (VP (VB Go)))"
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -224,14 +224,14 @@ def evalb_table(scores: Scores, rules: Rules) -> list[str]:
 def test_evalb_sample_figure_for_figure():
     "EVALB's own sample with sample.prm: every row and every figure of the summary of sample.rsl."
     folder = shared("evalb_sample")
-    rules = read_rules(folder / "sample.prm")
+    rules = read_evalb_rules(folder / "sample.prm")
     theirs = (folder / "sample.rsl").read_text().splitlines()
     assert evalb_table(score_files(folder / "sample.gld", folder / "sample.tst", rules), rules) == theirs
     assert sum(line[13:14] == "0" for line in theirs[3:27]) == 17  # valid rows there are
 
 
 def test_collins_is_the_default():
-    assert read_rules(shared("evalb_sample") / "COLLINS.prm") == COLLINS == Rules()
+    assert read_evalb_rules(shared("evalb_sample") / "COLLINS.prm") == COLLINS == Rules()
 
 
 THREE = "(S (NP (N we)) (VP (V saw) (NP (D a) (N film))))"  # 4 words, 4 phrases
@@ -264,7 +264,7 @@ def test_each_parameter_of_a_file(tmp_path):
     (tmp_path / "rules").write_text(
         "# a comment\n\nDEBUG 0\nMAX_ERROR 3\nCUTOFF_LEN 4\nLABELED 0\nDELETE_LABEL Q\nDELETE_LABEL_FOR_LENGTH Z\n"
                                     "EQ_LABEL A B\nEQ_WORD This this\n")
-    rules = read_rules(tmp_path / "rules")
+    rules = read_evalb_rules(tmp_path / "rules")
     assert rules == Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
                           frozenset([frozenset(["This", "this"])]), False, 4, 3)
     gold = [read_tree("(A (Q the) (C (D This) (E dog)) (Z here))")]
@@ -292,7 +292,7 @@ QUOTES = frozenset(["``", "''", "POS"])
 def test_quotation_marks_of_later_parameter_files(tmp_path, test, expected, plain):
     (tmp_path / "later.prm").write_text(
         "DELETE_LABEL ''\nDELETE_LABEL ``\nDELETE_LABEL .\nQUOTE_LABEL ``\nQUOTE_LABEL ''\nQUOTE_LABEL POS\n")
-    rules = read_rules(tmp_path / "later.prm")
+    rules = read_evalb_rules(tmp_path / "later.prm")
     assert rules.quotes == QUOTES
     gold, parse = [read_tree(POSSESSIVE)], [read_tree(test)]
     assert compare(gold, parse, rules)[1:] == expected
@@ -336,7 +336,7 @@ def test_summary_counted_by_hand():
     gold = [read_tree(THREE)] * 3
     test = [read_tree(THREE), read_tree("(S (NP (N we) (V saw)) (NP (D a) (N film)))"),
             read_tree("(S (N we) (V saw) (D a) (X film))")]
-    s = score(gold, test)  # 4 + 2 + 1 matched of 12, and of 4 + 3 + 1
+    s = score_trees(gold, test)  # 4 + 2 + 1 matched of 12, and of 4 + 3 + 1
     assert (round(s.recall, 2), round(s.precision, 2), round(s.f1, 2)) == (58.33, 87.5, 70.0)
     assert (round(s.complete, 2), round(s.average_crossing, 2)) == (33.33, 0.33)
     assert s.up_to(3).rows == [] and s.up_to(3).f1 == 0.0
@@ -345,7 +345,7 @@ def test_summary_counted_by_hand():
 @drawn
 @given(rooted)
 def test_a_tree_is_its_own_best_parse(tree):
-    if len(tree.brackets) < 200 and (cleaned := clean(tree)):
+    if len(tree.brackets) < 200 and (cleaned := clean_tree(tree)):
         row = compare([cleaned], [cleaned])
         assert row.status == (0 if row.words else 2)
         assert row.matched == row.gold == row.test and row.crossing == 0 and row.right_tags == (
@@ -390,7 +390,7 @@ def test_one_tree_is_asked_for():
                                   "EQ_WORD a b c", "CUTOFF_LEN forty", "dog"])
 def test_broken_parameters(tmp_path, line):
     (tmp_path / "my.prm").write_text("DEBUG 0\n" + line + "\n")
-    fails(lambda: read_rules(tmp_path / "my.prm"), "my.prm, line 2", line, "EQ_LABEL")
+    fails(lambda: read_evalb_rules(tmp_path / "my.prm"), "my.prm, line 2", line, "EQ_LABEL")
 
 
 def test_broken_score_files(tmp_path):
@@ -420,7 +420,7 @@ def test_penn_treebank_sample_as_nltk_reads_it():
             assert a.words == b.leaves() and a.tags == [tag for _, tag in b.pos()]
             assert [(p.label, p.end - p.start)
                     for p in a.brackets] == [(t.label(), len(t.leaves())) for t in b.subtrees() if t.height() > 2]
-            cleaned = clean(a)
+            cleaned = clean_tree(a)
             assert restore(linearise(cleaned), cleaned.words, cleaned.tags) == (cleaned, False)
         count += len(ours)
     assert count > 300
@@ -432,7 +432,7 @@ def test_craft_trees_come_back():
         for (number, tree), line in zip(read_trees(path), path.read_text(encoding="utf-8").rstrip("\n").split("\n"),
                                         strict=True):
             assert str(tree).replace(" ", "") == line.replace(" ", "")
-            cleaned = clean(tree)
+            cleaned = clean_tree(tree)
             assert restore(linearise(cleaned), cleaned.words, cleaned.tags) == (cleaned, False)
             count += 1
     assert count > 2000

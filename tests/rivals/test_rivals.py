@@ -29,7 +29,7 @@ from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.engine.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.engine.kinds import architecture, build
 from annotated_transformer.model.transformer import END, PAD, START, TransformerConfig
-from annotated_transformer.parsing.treebanks import gold_trees, prepare_trees, tree_corpus
+from annotated_transformer.parsing.treebanks import gold_trees, encode_trees, tree_corpus
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
@@ -659,7 +659,7 @@ def test_a_rival_parses(kind, tmp_path, capsys):
     "Trees by the commands: prepared, trained, parsed among trees alone, scored."
     sizes = {"train": 60, "dev": 8, "test": 8, "test_long": 5}
     corpus = tree_corpus(tmp_path / "data", "grammar-trees", leaves="tags", sizes=sizes)
-    prepare_trees(corpus, 300)
+    encode_trees(corpus, 300)
     cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", kind, *SMALL[kind].split(),
               *TRAINING])
     capsys.readouterr()
