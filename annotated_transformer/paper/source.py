@@ -18,7 +18,6 @@ import tempfile
 import urllib.request
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 # %% ../../nbs/paper/source.ipynb #2fcc8301
@@ -35,6 +34,10 @@ def cache_path() -> Path:
     "Where a fetched copy is kept: `annotated-transformer/1706.03762.tar.gz` in `$XDG_CACHE_HOME`, or in `~/.cache`."
     return Path(os.environ.get("XDG_CACHE_HOME")
                 or Path.home() / ".cache") / "annotated-transformer" / "1706.03762.tar.gz"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 # %% ../../nbs/paper/source.ipynb #58844d1a
 def _unpack(data: bytes, name: str) -> dict[str, str]:
@@ -61,14 +64,9 @@ def _decode(data: bytes) -> str:
     except UnicodeDecodeError:
         return data.decode("latin-1").replace("\r\n", "\n").replace("\0", "")
 
-# %% ../../nbs/paper/source.ipynb #b147bbe3
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
-# %% ../../nbs/paper/source.ipynb #9b2f4e3c
 def _load(path: Path) -> tuple[dict[str, str], str | None]:
-    """The .tex files of a copy (archive, folder or single file) by name; and the name of the main file, where `path`
-    is it."""
+    "The .tex files of a copy (archive, folder or single file) by name; the main file's name, if `path` is it."
     try:
         if not (path.is_dir() or path.suffix == ".tex"):
             with open(path, "rb") as file:
@@ -96,8 +94,7 @@ def _fetch() -> dict[str, str]:
     except (OSError, http.client.HTTPException) as error:
         raise PaperUnavailable(
             f"No readable copy of the paper is here and {URL} cannot be reached ({_line(error)}); download it "
-            f"elsewhere, then "
-                               f"save it as {cache} or name it in {ENVIRONMENT}.") from error
+            f"elsewhere, then save it as {cache} or name it in {ENVIRONMENT}.") from error
     files = _unpack(data, URL)
     try:  # written beside and renamed: a cut write leaves no half copy
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -110,8 +107,7 @@ def _fetch() -> dict[str, str]:
 
 # %% ../../nbs/paper/source.ipynb #662a8c8e
 def read_source(source: str | Path | None = None) -> list[str]:
-    """The paper's LaTeX from the reader's copy, comments removed: the main file with its inputs, then each file it
-    leaves out.
+    """The paper's LaTeX without comments, from the reader's copy: the main file with its inputs, then the other files.
 
     Raises `PaperUnavailable`, whose message is one line.
     """
@@ -130,11 +126,6 @@ def read_source(source: str | Path | None = None) -> list[str]:
     if not mains:
         raise PaperUnavailable(
             f"{named or URL}: no .tex file with a \\documentclass in it; is it the source of 1706.03762?")
-    return _expanded(files, mains[0])
-
-# %% ../../nbs/paper/source.ipynb #662a8c8f
-def _expanded(files: dict[str, str], main: str) -> list[str]:
-    "The main file with its inputs in their places, then each file that it leaves out."
     taken = set()
 
     def expand(name: str) -> str:
@@ -148,12 +139,13 @@ def _expanded(files: dict[str, str], main: str) -> list[str]:
                 return expand(name) if name not in taken else ""
         return f"[{wanted} is not in this copy]"
 
-    return [expand(main)] + [files[name] for name in files if name not in taken]
+    return [expand(mains[0])] + [files[name] for name in files if name not in taken]
 
 # %% ../../nbs/paper/source.ipynb #50aacd8d
-_TOKEN = re.compile(
-    r"\\((?:sub){0,2})section(\*?)\s*(?:\[[^\]]*\]\s*)?(?=\{)|\\begin\{(equation|table|figure)\}|\\label\{([^}]*)\}"
-                    r"|\\(caption)(?=\s*\{)|\\(appendix)\b|\Z")
+_MARK = re.compile(
+    r"\\(?P<heading>(?:sub){0,2})section(?P<star>\*?)\s*(?:\[[^\]]*\]\s*)?(?=\{)"
+    r"|\\begin\{(?P<float>equation|table|figure)\}|\\label\{(?P<label>[^}]*)\}"
+    r"|\\(?P<caption>caption)(?=\s*\{)|\\(?P<appendix>appendix)\b|\Z")
 
 
 def _closing(text: str, at: int) -> int:
@@ -165,47 +157,34 @@ def _closing(text: str, at: int) -> int:
             return m.end()
     return len(text)
 
-# %% ../../nbs/paper/source.ipynb #50aacd8e
-def _pieces(text: str) -> Iterator[tuple[str, re.Match]]:
-    "Each mark, the text's end the last, with what stands before it. Marks within a title are passed over."
-    begin = 0
-    for m in _TOKEN.finditer(text):
-        if m.start() >= begin:
-            yield text[begin : m.start()], m
-            begin = m.end() if m[1] is None else _closing(text, m.end())
 
-
-def _next_number(counts: list[int], level: int, letters: bool) -> str:
-    """Count a heading in `counts` (sections, subsections, subsubsections) and give its number: 3.2.1, or A.1 in an
-    appendix."""
-    counts[level:] = [counts[level] + 1, *[0] * (2 - level)]
-    first = chr(64 + counts[0]) if letters else str(counts[0])
-    return ".".join([first, *map(str, counts[1 : level + 1])])
-
-# %% ../../nbs/paper/source.ipynb #800ebe3d
 def _parts(text: str, labels: dict[str, str], numbered: bool = True) -> list[tuple[int, str | None, str, str]]:
-    """(level, number, title, text up to the next heading) for each heading; `labels` is filled with what each label
-    stands for."""
+    "(level, number, title, text up to the next heading) for each heading; fills `labels` with what each stands for."
     counts, kinds, letters, current, kind = [0, 0, 0], Counter(), False, "", ""
-    parts, out = [], []
-    for before, m in _pieces(text):
-        out.append(before)
-        if m[3]:
-            kind = m[3]
+    parts, out, begin = [], [], 0
+    for m in _MARK.finditer(text):
+        if m.start() < begin:  # within a title
+            continue
+        out.append(text[begin : m.start()])
+        begin = m.end() if m["heading"] is None else _closing(text, m.end())
+        if m["float"]:
+            kind = m["float"]
             kinds[kind] += 1
             current = str(kinds[kind])
             out.append(m[0] + (rf"\tag{{{current}}}" if kind == "equation" else ""))
-        elif m[4]:
-            labels[m[4]] = current
-        elif m[5]:
+        elif m["label"]:
+            labels[m["label"]] = current
+        elif m["caption"]:
             out.append(rf"\paragraph{{{kind.capitalize()} {current}.}} ")
-        elif m[6]:
+        elif m["appendix"]:
             letters, counts = True, [0, 0, 0]
-        elif m[0]:
-            level, number = len(m[1]) // 3, None
-            if numbered and not m[2]:
-                number = current = _next_number(counts, level, letters)
-            parts.append([level, number, text[m.end() + 1 : _closing(text, m.end()) - 1], len(out)])
+        elif m["heading"] is not None:
+            level, number = len(m["heading"]) // 3, None
+            if numbered and not m["star"]:
+                counts[level:] = [counts[level] + 1, *[0] * (2 - level)]
+                first = chr(64 + counts[0]) if letters else str(counts[0])
+                number = current = ".".join([first, *map(str, counts[1 : level + 1])])
+            parts.append([level, number, text[m.end() + 1 : begin - 1], len(out)])
     ends = [part[3] for part in parts[1:]] + [len(out)]
     return [(level, number, title, "".join(out[start:end])) for (level, number, title, start), end in zip(parts, ends)]
 
@@ -245,7 +224,7 @@ def _cells(row: str, repeat: bool) -> list[str]:
         cells += [words, *[words if repeat else ""] * (times - 1)]
     return cells
 
-# %% ../../nbs/paper/source.ipynb #4a38ba26
+
 def _table(latex: str, labels: dict[str, str]) -> str:
     "A `tabular` in Markdown."
     body = latex[_closing(latex, latex.index("{", latex.index("}"))):].rsplit(r"\end{", 1)[0]
@@ -291,13 +270,9 @@ def _markdown(text: str, labels: dict[str, str]) -> str:
 
 # %% ../../nbs/paper/source.ipynb #e7416af6
 def _document(text: str, others: list[str]) -> list[tuple[int, str | None, str, str]]:
-    """The parts of the document `text` in Markdown: (level, number, title, words).
-
-    `others` are files that it leaves out.
-    """
+    "The parts of the document `text` in Markdown: (level, number, title, words); `others` are files it leaves out."
     defined = [(m[1], m.end() - 1) for m in re.finditer(r"\\(?:re)?newcommand\*?\s*\{?\\([A-Za-z]+)\}?\s*\{", text)]
-    meanings = {name: text[at + 1:_closing(text, at) - 1] for name,
-                at in defined}  # abbreviations without arguments, as \dmodel
+    meanings = {name: text[at + 1:_closing(text, at) - 1] for name, at in defined}  # such as \dmodel
 
     def write_out(text: str) -> str:
         return re.sub(r"\\([A-Za-z]+)", lambda m: meanings.get(m[1], m[0]), text)
@@ -325,15 +300,13 @@ class Section(str):
     def _repr_markdown_(self) -> str:
         return str(self)
 
-# %% ../../nbs/paper/source.ipynb #423d1714
-def section(number: str | float, source: str | Path | None = None) -> Section | None:
-    """The original wording of a section (with its subsections) from the reader's own copy of the paper's LaTeX source.
 
-    `number` is "abstract", a number ("3.2.1"), "appendix" (all that follows the numbered sections), or a title.
-    `source` is an archive, a folder
-    or a `.tex` file; else the environment variable `ANNOTATED_TRANSFORMER_PAPER` is asked, then the cache, then arXiv.
-    Where there is no
-    copy, or no such section, one line is printed that says so, and None is returned.
+def section(number: str | float, source: str | Path | None = None) -> Section | None:
+    """A section of the paper (with its subsections) in the authors' words, from the reader's own copy of its source.
+
+    `number` is "abstract", a number ("3.2.1"), "appendix" (all after the numbered sections), or a title; `source` an
+    archive, a folder or a `.tex` file (else the environment variable, the cache, arXiv). Without a copy or such a
+    section it prints one line and returns None.
     """
     try:
         text, *others = read_source(source)
@@ -345,15 +318,14 @@ def section(number: str | float, source: str | Path | None = None) -> Section | 
     begins = [i for i, (level, n, title, _) in enumerate(parts)
               if wanted in ((n or "").lower(), title.lower()) or (wanted == "appendix" and i > last and level == 0)]
     if not begins:
-        print(
-            f"No section {number!r} in this copy; there are "
-            f"{', '.join([n for _, n, _, _ in parts if n] + ['appendix'])}.")
+        known = ", ".join([n for _, n, _, _ in parts if n] + ["appendix"])
+        print(f"No section {number!r} in this copy; there are {known}.")
         return None
     chosen = [part for i in begins
               for part in (parts[i], *itertools.takewhile(lambda part: part[0] > parts[i][0], parts[i + 1:]))]
-    found = Section(
-        "\n\n".join(f"{'#' * (level + 3)} {n + ' ' if n and n != 'abstract' else ''}{title}\n\n{words}".strip()
-                                for level, n, title, words in chosen))
+    found = Section("\n\n".join(
+        f"{'#' * (level + 3)} {n + ' ' if n and n != 'abstract' else ''}{title}\n\n{words}".strip()
+        for level, n, title, words in chosen))
     found.number, found.title = parts[begins[0]][1] or wanted, " / ".join(parts[i][2] for i in begins)
     return found
 
