@@ -27,8 +27,7 @@ def attention(
 
     Returns the output and the weights, the latter before `dropout`.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
-    weights = masked_softmax(scores, mask)
+    weights = masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), mask)
     return (dropout(weights) if dropout else weights) @ value, weights
 
 # %% ../../nbs/model/attention.ipynb #fa87d9a5
