@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Draw', 'SYMBOLS', 'PAIRS', 'BACK', 'LENGTH', 'EXPERIMENTS', 'DRAWN', 'learned', 'LookUp', 'memories', 'compatibility',
            'small_keys', 'TwoThings', 'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'in_turns',
-           'softmax_derivative', 'cost', 'measured', 'steps']
+           'softmax_derivative', 'cost', 'experiment_record', 'steps']
 
 # %% ../../nbs/experiments/section_3.ipynb #16cd914f
 import time
@@ -209,7 +209,7 @@ EXPERIMENTS = {"attention_compatibility": compatibility, "small_keys": small_key
 DRAWN = {"symbols": SYMBOLS, "pairs": PAIRS, "back": BACK, "length": LENGTH}
 
 
-def measured(name: str, seed: int, config: dict[str, int], measure: Callable[[], dict], place: Place) -> dict:
+def experiment_record(name: str, seed: int, config: dict[str, int], measure: Callable[[], dict], place: Place) -> dict:
     "The record of one experiment."
     place.minutes()
     begun = time.monotonic()
@@ -221,8 +221,8 @@ def measured(name: str, seed: int, config: dict[str, int], measure: Callable[[],
 
 def steps(seeds: dict[str, int]) -> list[Step]:
     "The timing of two kinds of attention, by itself, and each experiment with so many seeds."
-    timing = Step("attention_compatibility", partial(measured, "attention_compatibility", 0, {"d_k": 64}, cost),
+    timing = Step("attention_compatibility", partial(experiment_record, "attention_compatibility", 0, {"d_k": 64}, cost),
                   alone=True)
     return [timing,
-            *(Step(name := f"{kind}_seed{seed}", partial(measured, name, seed, DRAWN, partial(EXPERIMENTS[kind], seed)))
+            *(Step(name := f"{kind}_seed{seed}", partial(experiment_record, name, seed, DRAWN, partial(EXPERIMENTS[kind], seed)))
                       for kind, n in seeds.items() for seed in range(n))]
