@@ -213,16 +213,17 @@ def experiment_record(name: str, seed: int, config: dict[str, int], measure: Cal
     "The record of one experiment."
     place.minutes()
     begun = time.monotonic()
-    metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value for key,
-               value in measure().items()}
+    metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value
+               for key, value in measure().items()}
     return make_record(name, "benchmark", data={"name": "drawn as it runs"}, config=config, seed=seed,
                        seconds=time.monotonic() - begun, metrics=metrics)
 
 
 def steps(seeds: dict[str, int]) -> list[Step]:
     "The timing of two kinds of attention, by itself, and each experiment with so many seeds."
-    timing = Step("attention_compatibility", partial(experiment_record, "attention_compatibility", 0, {"d_k": 64}, cost),
-                  alone=True)
-    return [timing,
-            *(Step(name := f"{kind}_seed{seed}", partial(experiment_record, name, seed, DRAWN, partial(EXPERIMENTS[kind], seed)))
-                      for kind, n in seeds.items() for seed in range(n))]
+    timing = Step("attention_compatibility",
+                  partial(experiment_record, "attention_compatibility", 0, {"d_k": 64}, cost), alone=True)
+    return [timing, *(
+        Step(name := f"{kind}_seed{seed}",
+             partial(experiment_record, name, seed, DRAWN, partial(EXPERIMENTS[kind], seed)))
+        for kind, n in seeds.items() for seed in range(n))]
