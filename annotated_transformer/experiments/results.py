@@ -331,7 +331,7 @@ def at_scale(shown: ShownRuns, divided: str, rows: Sequence[str]) -> str:
 def table_3(records: dict[str, dict]) -> ResultTable:
     "Table 3, with our runs at one scale."
     (printed, rules), lines, shown = paper.printed(3), [], shown_runs(records)
-    for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.labels([line[0] for line in printed]),
+    for label, (row, *sizes, steps, ppl, bleu, params, note) in zip(paper.row_labels([line[0] for line in printed]),
                                                                     printed):
         ours_ppl, ours_bleu, ours_params = measured(shown.of(row), row, shown.mark(row))
         counted = f"{count_parameters(ROWS[row].model) / 1e6:.1f}"
