@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -117,13 +116,10 @@ def search_config(config: SearchConfig | None = None, /, **changes) -> SearchCon
 class Hypothesis(NamedTuple):
     "A translation that a search found."
 
-    ids: list[int]
-    "without start and end symbols"
-    score: float
-    "log-probability / length penalty"
+    ids: list[int]  # without start and end symbols
+    score: float  # log-probability / length penalty
     log_probability: float
-    token_log_probabilities: list[float]
-    "of each symbol given those before it, the end symbol last (unless the limit cut the output)"
+    token_log_probabilities: list[float]  # the end symbol's last, unless the limit cut the output
 
 
 def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hypothesis:
@@ -148,19 +144,15 @@ def forced_symbols(prefix: Sequence[Sequence[int]] | None,
                          "give each sentence one, [] where nothing is forced")
     for i, (symbols, limit) in enumerate(zip(prefix, limits.tolist())):
         if set(symbols) & {*NEVER, END} or len(symbols) >= limit:
-            raise ValueError(
-                f"prefix {i}: it must be shorter than {limit} symbols, without padding, start and end")
+            raise ValueError(f"prefix {i}: it must be shorter than {limit} symbols, without padding, start and end")
     rows = [torch.tensor(symbols, dtype=torch.long) for symbols in prefix]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(limits.device)
 
 
 def choices(logits: Float[Tensor, "sentence place vocab_size"],
             forced: Int[Tensor, " sentence"] | None = None) -> Float[Tensor, "sentence place vocab_size"]:
-    """The log-probabilities, -inf where a symbol may not be chosen; `forced` is PAD where the choice is free.
-
-    They are those of the model's whole softmax, not renormalised over what may be chosen.
-    """
-    logs = logs.log_softmax(-1)
+    "The softmax's log-probabilities, -inf where a symbol may not be chosen; `forced` is PAD where the choice is free."
+    logs = logits.log_softmax(-1)
     logs[..., : len(NEVER)] = -torch.inf  # these come first
     if forced is not None and forced.any():
         others = torch.arange(logs.size(-1), device=logs.device) != forced[:, None]
@@ -239,10 +231,7 @@ def generate(model: Transformer, src: Int[Tensor, "sentence src"], choose: Calla
 
 def greedy(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
            **options) -> list[Hypothesis]:
-    """The likeliest token at each step, by a model in evaluation mode.
-
-    `src` has padded sources, each with its end symbol; `options` are fields of `SearchConfig`.
-    """
+    "The likeliest token at each step; arguments as for `beam_search`."
     return generate(model, src, lambda logs: logs.argmax(-1), search_config(config, **options))
 
 
@@ -252,10 +241,8 @@ def sample(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConf
     config = search_config(config, **options)
     generator = torch.Generator(model.embedding.weight.device).manual_seed(config.seed)
 
-    def draw(logs: Tensor) -> Tensor:
-        return torch.multinomial((logs / config.temperature).softmax(-1), 1, generator=generator)[:, 0]
-
-    return generate(model, src, draw, config)
+    return generate(model, src, lambda logs: torch.multinomial((logs / config.temperature).softmax(-1), 1,
+                                                               generator=generator)[:, 0], config)
 
 # %% ../../nbs/decoding/search.ipynb #45f6f13d
 @dataclass
@@ -266,12 +253,9 @@ class SearchTree:
     """
 
     symbol: Int[np.ndarray, "step sentence place"]
-    parent: Int[np.ndarray, "step sentence place"]
-    "the place in the step before"
-    total: Float[np.ndarray, "step sentence place"]
-    "log-probability of the hypothesis"
-    ended: Bool[np.ndarray, "step sentence place"]
-    "by the end symbol, or at the limit"
+    parent: Int[np.ndarray, "step sentence place"]  # the place in the step before
+    total: Float[np.ndarray, "step sentence place"]  # log-probability of the hypothesis
+    ended: Bool[np.ndarray, "step sentence place"]  # by the end symbol, or at the limit
 
     def path(self, sentence: int, step: int, place: int) -> list[tuple[int, int]]:
         "The step and place of each symbol of a hypothesis, from first to last."
@@ -337,7 +321,7 @@ class Beams:
 
 # %% ../../nbs/decoding/search.ipynb #c5c39e89
 def largest(x: Float[Tensor, "*batch n"], k: int) -> tuple[Float[Tensor, "*batch k"], Int[Tensor, "*batch k"]]:
-    "`x.topk(k)`, faster where n is much larger than k."
+    "`x.topk(k)`, faster where n is much larger than k: the k largest lie in the k blocks with the largest maxima."
     block = 128
     blocks = x.size(-1) // block
     if blocks < 2 * k:
@@ -350,7 +334,7 @@ def largest(x: Float[Tensor, "*batch n"], k: int) -> tuple[Float[Tensor, "*batch
     first = torch.cat((chosen * block, torch.full_like(chosen[..., :1], blocks * block)), -1)
     return values, first.gather(-1, which) + index % block
 
-# %% ../../nbs/decoding/search.ipynb #ccdee540
+
 class Constraint:
     "What a search may choose. The state that `start` returns has a method `keep_rows(rows)`."
 
@@ -422,8 +406,7 @@ class Ensemble(nn.Module):
         if len(sizes := {m.config.vocab_size for m in models}) != 1:
             raise ValueError(f"an ensemble has one vocabulary, and these have {sorted(sizes) or 'no models'}")
         self.models = nn.ModuleList(models)
-        # learned positions end: the shortest table of all binds
-        self.config = min((m.config for m in models), key=most_positions)
+        self.config = min((m.config for m in models), key=most_positions)  # the shortest table of positions binds
 
     @property
     def embedding(self) -> nn.Module:
