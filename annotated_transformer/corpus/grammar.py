@@ -18,7 +18,7 @@ from random import Random
 
 from ..tools.files import InputError
 from annotated_transformer.corpus.synchronous_grammar import (
-    Derivation, Example, Grammar, Own, Rule, Word, call, derivations, flat, parse_rule, realise, sample
+    Derivation, Example, Grammar, Own, Rule, Word, derivations, draw_derivation, flat, parse_call, parse_rule, realise
 )
 
 # %% ../../nbs/corpus/grammar.ipynb #d89976b1
@@ -79,7 +79,7 @@ def make_lexicon() -> dict[tuple, list[Word]]:
     for add in (add_nouns, add_adjectives, add_verbs):
         add(lexicon)
     for row in rows("words"):
-        category, features = call(row["atom"])
+        category, features = parse_call(row["atom"])
         lexicon[category, *features].append(Word(row["English"], row["label"], row["German"]))
     return dict(lexicon)
 
@@ -168,7 +168,7 @@ def examples(seed: int) -> Iterator[Example]:
     "An endless stream of sentence pairs, the same ones for the same seed."
     rng = Random(seed)
     while True:
-        example = realise(sample(grammar(), rng))
+        example = realise(draw_derivation(grammar(), rng))
         if not repeats(example):
             yield example
 
