@@ -78,8 +78,8 @@ def parse_rule(line: str) -> Rule:
             stack[-1].append(Own(token.split("=")[0], int(token.split("=")[1])))
     words = [part.partition("=") for part in german.split()]
     german = tuple(int(word) if word.isdigit() else Own(word, int(number or 0)) for word, _, number in words)
-    return Rule(float(weight), parse_call(left), children, tuple(stack[0]), german, tuple(map(parse_call, conditions.split())),
-                marked["*"], marked["^"], tuple(map(int, binds.split())))
+    return Rule(float(weight), parse_call(left), children, tuple(stack[0]), german,
+                tuple(map(parse_call, conditions.split())), marked["*"], marked["^"], tuple(map(int, binds.split())))
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #7507978f
 def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict,
