@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'NAME', 'SOURCE_NAME', 'KINDS', 'DECIDED', 'SAMPLE', 'spaced', 'Vocabulary',
-           'byte_pair_model', 'learnable', 'fields', 'model_parts', 'BytePairVocabulary', 'word_piece_tokenizer',
-           'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'read_vocabulary', 'normaliser_of', 'load_vocabulary',
-           'code_points', 'unknown_parts', 'vocabulary_sizes', 'message', 'adopt_model', 'size_error', 'drawn_lines',
-           'counting_seconds', 'learning_facts', 'kept_vocabulary', 'learn_vocabulary']
+           'byte_pair_model', 'learnable', 'size_error', 'fields', 'model_parts', 'BytePairVocabulary',
+           'word_piece_tokenizer', 'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'read_vocabulary',
+           'normaliser_of', 'load_vocabulary', 'code_points', 'unknown_parts', 'vocabulary_sizes', 'message',
+           'adopt_model', 'drawn_lines', 'counting_seconds', 'learning_facts', 'kept_vocabulary', 'learn_vocabulary']
 
 # %% ../../nbs/corpus/vocabulary.ipynb #1edfd5d7
 import copy
@@ -114,6 +114,20 @@ def learnable(line: str) -> str:
     "`line` without what SentencePiece cannot learn from: its reserved U+2585, NUL, the names of special symbols."
     return re.sub(r"<(?=/?s>|unk>|pad>)", "< ", re.sub("[\u2585\0]", " ", line))
 
+
+def size_error(vocab_size: int, reason: str) -> InputError:
+    "The InputError for a vocabulary that the text does not yield; `reason` is SentencePiece's, or similar."
+    most, least = re.search(r"a value <= (\d+)", reason), re.search(r"\d+ vs (\d+)", reason)
+    if most:
+        wrong = f"the text yields at most {most[1]} symbols; give {most[1]} or fewer"
+    elif least:
+        wrong = f"the characters of the text and four special symbols take {least[1]}; give {least[1]} or more"
+    elif "empty" in reason or "all_chars_count" in reason:
+        wrong = "there is no text to learn it from; give lines that are not empty"
+    else:
+        wrong = "too small: four symbols are special, and each character takes one; give a larger one"
+    return InputError(f"vocab_size {vocab_size}: {wrong}")
+
 # %% ../../nbs/corpus/vocabulary.ipynb #6f0a7e21
 def fields(content: bytes) -> list[tuple[int, bytes]]:
     "The numbers and contents of a protobuf message's fields, whole numbers as bytes. Raises ValueError if it is cut."
@@ -150,7 +164,7 @@ def model_parts(content: bytes) -> list[tuple[int, bytes]]:
         raise ValueError("cut short")
     return parts
 
-
+# %% ../../nbs/corpus/vocabulary.ipynb #d4627c52
 class BytePairVocabulary(Vocabulary):
     "Byte-pair encoding by SentencePiece: the learned merges are applied to a word in their order."
 
@@ -217,7 +231,7 @@ def word_piece_model(lines: Iterable[str], vocab_size: int) -> bytes:
     # a new tokenizer, in which no symbol is special: a line of text may well hold the letters "</s>"
     return word_piece_tokenizer(tokenizer.get_vocab()).to_str().encode("utf-8")
 
-
+# %% ../../nbs/corpus/vocabulary.ipynb #29217b92
 class WordPieceVocabulary(Vocabulary):
     "Word pieces by Hugging Face `tokenizers`: from the left, the longest symbol that fits."
 
@@ -287,7 +301,7 @@ def load_vocabulary(folder: str | Path) -> Vocabulary:
     normaliser = normaliser_of(Path(folder))
     return read_vocabulary(found[0], read_vocabulary(source[0], None, normaliser) if source else None, normaliser)
 
-
+# %% ../../nbs/corpus/vocabulary.ipynb #7b8185f4
 def code_points(text: str) -> str:
     "`text` with its code points, as in `ü (U+00FC)`; one that does not show by the code points alone."
     points = " ".join(f"U+{ord(c):04X}" for c in text[:10])
@@ -350,20 +364,6 @@ def adopt_model(path: Path) -> BytePairVocabulary:
         raise InputError(f"{path}: its symbols run over spaces: learn a model that splits at white space")
     return vocabulary
 
-# %% ../../nbs/corpus/vocabulary.ipynb #132b406b
-def size_error(vocab_size: int, reason: str) -> InputError:
-    "The InputError for a vocabulary that the text does not yield; `reason` is SentencePiece's, or similar."
-    most, least = re.search(r"a value <= (\d+)", reason), re.search(r"\d+ vs (\d+)", reason)
-    if most:
-        wrong = f"the text yields at most {most[1]} symbols; give {most[1]} or fewer"
-    elif least:
-        wrong = f"the characters of the text and four special symbols take {least[1]}; give {least[1]} or more"
-    elif "empty" in reason or "all_chars_count" in reason:
-        wrong = "there is no text to learn it from; give lines that are not empty"
-    else:
-        wrong = "too small: four symbols are special, and each character takes one; give a larger one"
-    return InputError(f"vocab_size {vocab_size}: {wrong}")
-
 # %% ../../nbs/corpus/vocabulary.ipynb #cc43009e
 SAMPLE = 500_000  # pairs
 
@@ -398,7 +398,7 @@ def counting_seconds(what: str):
             over.set()
             thread.join()
 
-
+# %% ../../nbs/corpus/vocabulary.ipynb #bd0f8a96
 def learning_facts(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int, options: dict) -> dict:
     "Everything that a vocabulary depends on."
     return {"corpus": corpus.digest, "kind": kind.__name__, "vocab_size": vocab_size, "sample": sample} | options

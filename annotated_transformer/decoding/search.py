@@ -55,8 +55,8 @@ def plain_beam_search(model: Transformer, src: Int[Tensor, "1 src"], beam_size: 
                 beam.append((total, ids))
         if not beam:
             break
-    best_first = sorted(finished, key=lambda found: -found[0])
-    return [(score, [i for i in ids if i not in (START, END)]) for score, ids in best_first]
+    return [(score, [i for i in ids if i not in (START, END)])
+            for score, ids in sorted(finished, key=lambda found: -found[0])]
 
 # %% ../../nbs/decoding/search.ipynb #5ea4c4c0
 LIMITS = {"beam_size": (Integral, 1, 1000), "alpha": (Real, 0, 10), "extra": (Integral, -10_000, 10_000),
@@ -67,7 +67,6 @@ LIMITS = {"beam_size": (Integral, 1, 1000), "alpha": (Real, 0, 10), "extra": (In
 @dataclass(frozen=True)
 class SearchConfig:
     "How to search; by default as in section 6.1. Raises InputError for a wrong type or an impossible value."
-
     beam_size: int = 4
     "hypotheses kept at each step (1: greedy)"
     alpha: float = 0.6
@@ -115,7 +114,6 @@ def search_config(config: SearchConfig | None = None, /, **changes) -> SearchCon
 # %% ../../nbs/decoding/search.ipynb #b88cf0ae
 class Hypothesis(NamedTuple):
     "A translation that a search found."
-
     ids: list[int]  # without start and end symbols
     score: float  # log-probability / length penalty
     log_probability: float
