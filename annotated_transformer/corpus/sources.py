@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WMT14_PAIRS', 'ALLOWED', 'hub_pairs', 'first_line', 'multi30k', 'sacrebleu_files', 'training_files', 'newstest',
-           'wmt14', 'Source', 'read_source', 'read_sources', 'checked', 'read_source_pairs', 'mixed_corpus']
+           'wmt14', 'Source', 'parse_source', 'read_sources', 'named_files', 'read_source_pairs', 'mixed_corpus']
 
 # %% ../../nbs/corpus/sources.ipynb #61c79d60
 import os
@@ -91,7 +91,7 @@ def sacrebleu_files(test_set: str, pair: str) -> list[Path]:
                          "network, "
                          "or give as source a folder with newstest2013 and newstest2014") from error
 
-# %% ../../nbs/corpus/sources.ipynb #9fd621a0
+
 def training_files(found: dict[str, list[Path]], source, tgt: str) -> list[Path]:
     "The training files among those that `find_pairs` found: `train`, or else all but newstest2013 and later."
     year = {stem: int(match[1]) for stem in found if (match := re.match(r"newstest(\d{4})", stem))}
@@ -145,11 +145,11 @@ class Source:
     lines: Path | None = None
     "of dev or a test set: a file with the numbers of the lines to take, from 0"
 
-# %% ../../nbs/corpus/sources.ipynb #c8100d7f
+
 ALLOWED = {"train": {"files", "weight", "holdout"}, "dev": {"files", "lines"}, "test": {"files", "lines"}}
 
 
-def read_source(place: str, part: str, table: dict, folder: Path) -> Source:
+def parse_source(place: str, part: str, table: dict, folder: Path) -> Source:
     """A table of a sources file; `place`, file and name, begins the messages.
 
     Raises InputError where it is wrong.
@@ -186,7 +186,7 @@ def read_sources(path) -> dict[str, dict[str, Source]]:
     for part, named in parts.items():
         if not isinstance(named, dict) or (part != "test" and not named):
             raise InputError(f"{path}: give at least one [train.NAME], and [dev]")
-    sources = {part: {name: read_source(f"{path}, {part} {name}", part, table, path.parent)
+    sources = {part: {name: parse_source(f"{path}, {part} {name}", part, table, path.parent)
                       for name, table in named.items()} for part, named in parts.items()}
     tests = [*sources["test"], *(f"test_{name}" for name, source in sources["train"].items() if source.holdout)]
     for name in [*sources["train"], *tests]:
@@ -196,7 +196,7 @@ def read_sources(path) -> dict[str, dict[str, Source]]:
     return sources
 
 # %% ../../nbs/corpus/sources.ipynb #b2558b56
-def checked(sources: dict[str, dict[str, Source]]) -> dict[str, list[Path]]:
+def named_files(sources: dict[str, dict[str, Source]]) -> dict[str, list[Path]]:
     "All files that the sources name. Raises InputError where one is missing, or two sources take all of it."
     named = {f"{part} {name}": source for part, some in sources.items() for name, source in some.items()}
     check_paths({name: [*source.files] for name, source in named.items() if not source.lines})
@@ -219,14 +219,13 @@ def mixed_corpus(folder, sources_file, src: str | None = None, tgt: str | None =
     """A corpus of the sources in a TOML file, weighted, and without any sentence of dev or a test set.
 
     Without `src` and `tgt` the files' endings name the languages. Raises InputError for anything wrong with the file,
-    the texts, an option or the folder; then nothing is
-    written.
+    the texts, an option or the folder; then nothing is written.
     """
     sources, cleaning = read_sources(sources_file), replace(cleaning, drop_overlap=True)
     train, sets = sources["train"], sources["dev"] | sources["test"]
     weights = {name: source.weight for name, source in train.items()}
     holdouts = {name: source.holdout for name, source in train.items() if source.holdout}
-    files = checked(sources)
+    files = named_files(sources)
     langs = languages(src, tgt, (list(source.files) for some in sources.values() for source in some.values()))
     recipe = Recipe(Path(folder).resolve().name, langs, cleaning, files,
                     {"source": "sources", "weights": weights, "holdouts": holdouts})

@@ -17,7 +17,7 @@ import torch
 from ..corpus.batching import ParallelCorpus
 from ..corpus.vocabulary import load_vocabulary
 from ..engine.fast import fast
-from .initialisation import facts_of, learn, shapes
+from .initialisation import corpus_facts, learning_curve, trial_configs
 from .runner import Place, Step
 from ..model.feed_forward import ParameterAttention
 from ..model.transformer import Transformer, initialise
@@ -65,16 +65,16 @@ def reading_run(reading: Reading, seed: int, updates: int, place: Place) -> dict
     place.minutes()
     data, begun = place.data / "multi30k", time.monotonic()
     train, dev = ParallelCorpus(data, "train"), ParallelCorpus(data, "dev")
-    config, training = shapes("smaller", len(load_vocabulary(data)), seed, 6, updates, 400, 0.4, False)
+    config, training = trial_configs("smaller", len(load_vocabulary(data)), seed, 6, updates, 400, 0.4, False)
     torch.manual_seed(seed)
     model = Transformer(config)
     replace_networks(model, reading)
-    curve = learn(fast(model).train(), train, dev, training, every=250)
+    curve = learning_curve(fast(model).train(), train, dev, training, every=250)
     metrics = {key: value for key, value in curve[-1].items() if key != "step"}
     metrics |= {"steps": updates, "parameters": sum(p.numel() for p in model.parameters()),
                 "pairs_in_use": sum(pairs_in_use(layer.feed_forward) for layer in model.encoder) / len(model.encoder)}
     return make_record(
-        f"parameter_attention_{reading.replace('-', '_')}_seed{seed}", "variation", data=facts_of(data), seed=seed,
+        f"parameter_attention_{reading.replace('-', '_')}_seed{seed}", "variation", data=corpus_facts(data), seed=seed,
         seconds=time.monotonic() - begun, curve=curve, metrics=metrics, weights=weights_digest(model),
         config={"reading": reading, "heads": HEADS[reading], "n_p": N_P,
                 "model": asdict(config), "training": asdict(training)})

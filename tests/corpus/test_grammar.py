@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from annotated_transformer.corpus.grammar import examples, grammar, n_words, parse, splits
-from annotated_transformer.corpus.synchronous_grammar import Dependency, count, realise
+from annotated_transformer.corpus.synchronous_grammar import Dependency, count_derivations, realise
 from annotated_transformer.tools.files import InputError
 
 PRINT_DIGEST = """
@@ -103,4 +103,4 @@ def test_by_hand(english, german):
 
 
 def test_more_than_a_million():
-    assert count(grammar(), 5) > 10**6
+    assert count_derivations(grammar(), 5) > 10**6
