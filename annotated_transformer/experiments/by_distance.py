@@ -33,13 +33,13 @@ def kept_dependencies(example: Example, translation: str) -> Iterator[tuple[str,
     """For each dependency with German words for both ends: kind, distance in English words, whether the
     translation keeps it.
     """
-    there = {word.lower() for word in re.findall(r"\w+", translation)}
+    words = {word.lower() for word in re.findall(r"\w+", translation)}
     german = defaultdict(set)
     for english, position in example.alignment:
         german[english] |= set(re.findall(r"\w+", example.tgt_tokens[position].lower()))
     for kind, dependent, governor in example.dependencies:
         if german[dependent] and german[governor]:
-            yield kind, abs(dependent - governor), german[dependent] | german[governor] <= there
+            yield kind, abs(dependent - governor), german[dependent] | german[governor] <= words
 
 
 GROUPS = {"2": range(2, 3), "3": range(3, 4), "4": range(4, 5), "5": range(5, 6), "6": range(6, 7),

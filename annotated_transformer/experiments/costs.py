@@ -45,14 +45,14 @@ def update_flops(model: nn.Module, src: Int[Tensor, "batch src"], tgt: Int[Tenso
 
 def random_pairs(vocab_size: int, batch: int, n: int, seed: int = 0
               ) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n_1"]]:
-    "Random sources and targets of `n` symbols each, including the end; targets have START in addition."
+    "Random sources and targets of `n` tokens each, including the end; targets have START in addition."
     drawn = torch.randint(4, vocab_size, (2, batch, n), generator=torch.Generator().manual_seed(seed))
     drawn[:, :, -1] = END
     return drawn[0], F.pad(drawn[1], (1, 0), value=START)
 
 # %% ../../nbs/experiments/costs.ipynb #722e44e8
 def sequential_steps(model: nn.Module, n: int) -> int:
-    "The longest chain of products in a forward pass over a sentence pair of `n` symbols each."
+    "The longest chain of products in a forward pass over a sentence pair of `n` tokens each."
     twin = in_double(model)
     hidden, _ = target_hidden(twin, *random_pairs(twin.config.vocab_size, 1, n))
     return longest_chain(twin.embedding.logits(hidden))
@@ -81,7 +81,7 @@ class Timed:
 
 def measure_updates(systems: dict[str, Any], lengths: Sequence[int], tokens: int, rounds: int,
                     device: torch.device) -> list[dict]:
-    """The median seconds of an update of `tokens` symbols, for random_pairs of each length, with system, n and
+    """The median seconds of an update of `tokens` tokens, for sentences of each length, with system, n and
     batch.
 
     `systems` are configurations by name. A system with too few positions for a length is left out there.

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Kind', 'RecallTask', 'Training', 'RecallRules', 'recall_rules_of', 'recall_rules', 'sequences', 'drawn_distance',
            'distractor_distance', 'training_batch', 'Mixing', 'remember', 'mixer', 'band', 'Stack', 'path_to',
-           'accuracies', 'one_update', 'State', 'save_state', 'load_state', 'train_stack', 'while_learning',
+           'accuracies', 'one_update', 'State', 'save_training', 'load_training', 'train_stack', 'while_learning',
            'data_facts', 'config_of', 'try_rates', 'measure_seed', 'steps']
 
 # %% ../../nbs/experiments/paths.ipynb #b27335e5
@@ -59,7 +59,7 @@ class RecallTask:
     distances: tuple[int, ...]
     "distances at which accuracy is measured"
     spans: dict[str, int]
-    "how many adjacent symbols each task asks for, by name"
+    "how many adjacent tokens each task asks for, by name"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def distractor_distance(task: RecallTask, rng: np.random.Generator, span: int, d
 
 def training_batch(rules: RecallRules, seed: int, step: int
                    ) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch span"]]:
-    "The batch of one_update `step`; the tasks take turns."
+    "The batch of update `step`; the tasks take turns."
     rng, spans = np.random.default_rng([seed, step]), list(rules.task.spans.values())
     span = spans[step % len(spans)]
     distance = drawn_distance(rules.task, rng)
@@ -182,7 +182,7 @@ def band(n: int, r: int) -> Bool[Tensor, "query key"]:
 
 # %% ../../nbs/experiments/paths.ipynb #d29e3572
 class Stack(nn.Module):
-    "Encoder layers of one kind over embedded symbols, with the values' logits at the last `span` positions."
+    "Encoder layers of one kind over embedded tokens, with the values' logits at the last `span` positions."
 
     def __init__(self, rules: RecallRules, kind: Kind):
         super().__init__()
@@ -252,7 +252,7 @@ class State:
     "entries with step, loss, and accuracy by task and distance"
 
 
-def save_state(path: Path, stack: Stack, optimizer: torch.optim.Optimizer, state: State) -> None:
+def save_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer, state: State) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as file:
         torch.save({"model": stack.state_dict(), "optimizer": optimizer.state_dict(), "state": asdict(state)},
@@ -260,7 +260,7 @@ def save_state(path: Path, stack: Stack, optimizer: torch.optim.Optimizer, state
     mark_sitting(path.with_suffix(".sittings.jsonl"), state.step)
 
 
-def load_state(path: Path, stack: Stack, optimizer: torch.optim.Optimizer) -> State:
+def load_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer) -> State:
     "Restore a training from its file; without a file, it begins."
     if not path.exists():
         return State()
@@ -282,7 +282,7 @@ def train_stack(path: Path, rules: RecallRules, model: str, seed: int, rate: flo
     torch.manual_seed(seed)
     stack = Stack(rules, rules.models[model])
     optimizer, t, losses = adam(stack.parameters()), rules.training, []
-    state, begun = load_state(path, stack, optimizer), time.monotonic()
+    state, begun = load_training(path, stack, optimizer), time.monotonic()
     if state.step >= steps:
         return stack, state
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -295,7 +295,7 @@ def train_stack(path: Path, rules: RecallRules, model: str, seed: int, rate: flo
             found = accuracies(stack, rules, t.sequences, seed)
             line = {"step": step, "loss": sum(losses) / len(losses), "accuracy": found}
             state, losses = State(step, before + time.monotonic() - begun, (*state.curve, line)), []
-            save_state(path, stack, optimizer, state)
+            save_training(path, stack, optimizer, state)
             if time.monotonic() > until:
                 break
     return stack, state
@@ -355,7 +355,7 @@ def measure_seed(rules: RecallRules, model: str, seed: int, place: Place) -> dic
 
 
 def steps(**plan) -> list[Step]:
-    "Each model's try_rates, then all models with one seed after the other."
+    "Each model's trials, then all models with one seed after the other."
     rules = recall_rules_of(**plan)
     return [Step(f"paths_rates_{model}", partial(try_rates, rules, model)) for model in rules.models] + [
         Step(f"paths_{model}_seed{seed}", partial(measure_seed, rules, model, seed), [f"paths_rates_{model}"])

@@ -23,7 +23,7 @@ class DeepAttConfig:
     "LSTMs with fast-forward connections."
 
     vocab_size: int = 5000
-    "symbols in the shared vocabulary"
+    "tokens in the shared vocabulary"
     n_layers: int = 4
     "LSTM layers in each of the encoder's two columns, and in the decoder (the paper: 9 and 7)"
     d_model: int = 184

@@ -37,12 +37,12 @@ from ..training.loop import open_data
 
 # %% ../../nbs/rivals/fine_tuning.ipynb #b57ac252
 def ngrams(symbols: Sequence) -> Counter:
-    "All ngrams of 1 to 4 consecutive symbols, with their counts."
+    "All ngrams of 1 to 4 consecutive tokens, with their counts."
     return Counter(tuple(symbols[i : i + n]) for n in range(1, 5) for i in range(len(symbols) - n + 1))
 
 
 def gleu(output: Sequence, reference: Sequence) -> float:
-    "The smaller of precision and recall over ngrams of 1 to 4 symbols; 0 if a sentence is empty."
+    "The smaller of precision and recall over ngrams of 1 to 4 tokens; 0 if a sentence is empty."
     ours, theirs = ngrams(output), ngrams(reference)
     most = max(ours.total(), theirs.total())
     return (ours & theirs).total() / most if most else 0.0
@@ -60,7 +60,7 @@ def expected_reward_loss(
 def draw_translations(
     model: nn.Module, src: Int[Tensor, "sentence src"], n: int, extra: int, seed: int
 ) -> list[list[int]]:
-    "Draw `n` translations of each source, grouped by source, with the end symbol if they reached it."
+    "Draw `n` translations of each source, grouped by source, with the end token if they reached it."
     try:
         found = sample(model, src.repeat_interleave(n, 0), extra=extra, seed=seed)
     except RuntimeError as error:
@@ -109,7 +109,7 @@ class Tuning:
     clip_norm: float = 5.0
     "bound on the gradient's norm"
     extra: int = 10
-    "how many symbols longer than its source a drawn translation may be"
+    "how many tokens longer than its source a drawn translation may be"
     save_every: int = 50
     "updates between checkpoints"
     seed: int = 0
@@ -124,7 +124,7 @@ def tuning_update(
     tuning: Tuning,
     seed: int,
 ) -> float:
-    "One update; `references` are ids with the end symbol. Returns the mean reward of what was drawn."
+    "One update; `references` are ids with the end token. Returns the mean reward of what was drawn."
     model.eval()
     outputs = draw_translations(model, src, tuning.samples, tuning.extra, seed)
     wanted = [ids for ids in references for _ in range(tuning.samples)]

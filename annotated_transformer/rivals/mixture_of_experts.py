@@ -82,7 +82,7 @@ class MixtureConfig(RecurrentConfig):
     """LSTMs with mixtures of experts between them.
 
     Attributes:
-        vocab_size: symbols in the shared vocabulary
+        vocab_size: tokens in the shared vocabulary
         n_layers: LSTM layers in the encoder, and in the decoder; 2 or more
         d_model: width of the vectors and of the LSTMs' states
         dropout: on embeddings, between layers, on the output and on what the experts add
