@@ -51,13 +51,13 @@ class EncoderDecoder(nn.Module):
             embedding.weight.data[PAD] = 0
 
     def vectors(self, side: str, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
-        "The vectors of source or target symbols."
+        "The vectors of source or target tokens."
         return (self.embedding if self.config.tied else self.tables[side])(ids)
 
     def forward(
         self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]
     ) -> Float[Tensor, "batch tgt vocab_size"]:
-        "`tgt` begins with START; the logits at position i are for the symbol after tgt[:, i]."
+        "`tgt` begins with START; the logits at position i are for the token after tgt[:, i]."
         return self.embedding.logits(self.decode(tgt, *self.encode(src)))
 
     def start(self, src: Int[Tensor, "sentence src"]) -> "Search":

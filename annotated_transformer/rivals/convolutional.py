@@ -112,7 +112,7 @@ class Convolutional(EncoderDecoder):
         memory: Tensor,
         mask: Tensor,
     ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch tgt src"]]:
-        "Layer l's attention for the states h of symbols with vectors g, and its weights."
+        "Layer l's attention for the states h of tokens with vectors g, and its weights."
         keys, values = memory.chunk(2, -1)
         query = (self.query[l](h) + g) * ROOT_HALF
         weights = masked_softmax(query @ keys.transpose(1, 2), mask[:, 0])

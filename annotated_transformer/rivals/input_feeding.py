@@ -23,13 +23,13 @@ class InputFeedingConfig:
     "Stacked LSTMs in both directions, and a decoder that is fed its own last answer."
 
     vocab_size: int = 5000
-    "symbols in the shared vocabulary"
+    "tokens in the shared vocabulary"
     n_layers: int = 2
     "LSTM layers in the encoder, and in the decoder"
     d_model: int = 224
     "width of the vectors, of the LSTMs' states and of the attentional vector"
     dropout: float = 0.2
-    "on the vectors of symbols, between layers, and on state and context where they meet"
+    "on the vectors of tokens, between layers, and on state and context where they meet"
     tied: bool = False
     "one table for source, target and softmax"
     plain_vectors: bool = False
@@ -78,7 +78,7 @@ class InputFeeding(EncoderDecoder):
     def first_state(
         self, memory: Float[Tensor, "batch src 2*d_model"], mask: Bool[Tensor, "batch 1 1 src"]
     ) -> tuple[Float[Tensor, "layer batch d_model"], Float[Tensor, "layer batch d_model"]]:
-        "The decoder's h and c before its first step: forward over the last symbol and backward over the first."
+        "The decoder's h and c before its first step: forward over the last token and backward over the first."
         forward, backward = memory.chunk(2, -1)
         last = mask.sum((1, 2, 3)) - 1
         ends = torch.cat((forward[torch.arange(len(last)), last], backward[:, 0]), -1)

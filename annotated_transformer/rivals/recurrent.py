@@ -23,13 +23,13 @@ class RecurrentConfig:
     "Stacked LSTMs with additive attention."
 
     vocab_size: int = 5000
-    "symbols in the shared vocabulary"
+    "tokens in the shared vocabulary"
     n_layers: int = 2
     "LSTM layers in the encoder, and in the decoder"
     d_model: int = 256
     "width of the vectors and of the LSTMs' states"
     dropout: float = 0.2
-    "on the vectors of symbols, between layers and on the output"
+    "on the vectors of tokens, between layers and on the output"
     tied: bool = False
     "one table for source, target and softmax (the paper's systems had three)"
     plain_vectors: bool = False
