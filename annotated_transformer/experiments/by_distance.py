@@ -33,15 +33,15 @@ def kept_dependencies(example: Example, translation: str) -> Iterator[tuple[str,
     """For each dependency with German words for both ends: kind, distance in English words, whether the
     translation keeps it.
     """
-    there = {word.lower() for word in re.findall(r"\w+", translation)}
+    words = {word.lower() for word in re.findall(r"\w+", translation)}
     german = defaultdict(set)
     for english, position in example.alignment:
         german[english] |= set(re.findall(r"\w+", example.tgt_tokens[position].lower()))
     for kind, dependent, governor in example.dependencies:
         if german[dependent] and german[governor]:
-            yield kind, abs(dependent - governor), german[dependent] | german[governor] <= there
+            yield kind, abs(dependent - governor), german[dependent] | german[governor] <= words
 
-# %% ../../nbs/experiments/by_distance.ipynb #a1f1719b
+
 GROUPS = {"2": range(2, 3), "3": range(3, 4), "4": range(4, 5), "5": range(5, 6), "6": range(6, 7),
           "7 or 8": range(7, 9), "9 and more": range(9, 99)}
 NEAR, FAR = range(2, 4), range(7, 99)
@@ -81,7 +81,7 @@ def near_and_far(seen: set[str], n: int) -> list[Example]:
     return [example for name, distances in SUBJECTS.items()
             for example in islice((e for e in fresh(seen, seed=12) if has_subject(e, distances)), n)]
 
-# %% ../../nbs/experiments/by_distance.ipynb #504a9575
+
 def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
     "The shares of near and far subjects in the greedy translations by each checkpoint that was kept."
     model, vocabulary, lines = run.model().to(training_device()), run.vocabulary(), []
@@ -92,7 +92,7 @@ def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
         lines.append({"step": step, "near": found["kept/subject/near"], "far": found["kept/subject/far"]})
     return lines
 
-# %% ../../nbs/experiments/by_distance.ipynb #9554a2f7
+
 def far_at(curve: Sequence[dict[str, float]], level: float) -> float:
     """The share of far subjects when the share of near ones first reaches `level`, on a straight line
     between two checkpoints. Raises InputError where it never does.
@@ -124,7 +124,7 @@ def distance(name: str) -> str:
     "The name of the record that measures a run."
     return name.replace("grammar", "distance", 1)
 
-# %% ../../nbs/experiments/by_distance.ipynb #4a1b6cef
+
 def steps(sentences: int = 3000, **plan) -> list[Step]:
     "Trials and runs as among the rivals; each run is then measured on so many sentences."
     rules = rules_of(**plan)

@@ -24,7 +24,7 @@ class ByteNetConfig:
     "Dilated convolutions, with the decoder on top of the encoder's columns."
 
     vocab_size: int = 5000
-    "symbols in the shared vocabulary"
+    "tokens in the shared vocabulary"
     n_layers: int = 10
     "residual blocks in the encoder, and in the decoder"
     d_model: int = 312
@@ -34,7 +34,7 @@ class ByteNetConfig:
     max_dilation: int = 16
     "the dilation doubles from block to block up to this, then begins anew at 1"
     a: float = 1.2
-    "columns that the encoder makes for each source symbol"
+    "columns that the encoder makes for each source token"
     dropout: float = 0.2
     "on the embeddings and on what a block adds"
     tied: bool = False

@@ -23,7 +23,7 @@ class DeepAttConfig:
     "LSTMs with fast-forward connections."
 
     vocab_size: int = 5000
-    "symbols in the shared vocabulary"
+    "tokens in the shared vocabulary"
     n_layers: int = 4
     "LSTM layers in each of the encoder's two columns, and in the decoder (the paper: 9 and 7)"
     d_model: int = 184
@@ -35,7 +35,7 @@ class DeepAttConfig:
     plain_vectors: bool = False
     "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
-# %% ../../nbs/rivals/deep_att.ipynb #9b814442
+
 class FastForward(nn.Module):
     "A layer: f = W [inputs], h = LSTM(Half(f))."
 
@@ -52,7 +52,7 @@ class FastForward(nn.Module):
         h, state = self.lstm(f[..., : f.size(-1) // 2], state)
         return f, h, state
 
-# %% ../../nbs/rivals/deep_att.ipynb #ac69f134
+
 def turned(
     x: Float[Tensor, "batch length d"], mask: Bool[Tensor, "batch 1 1 length"]
 ) -> Float[Tensor, "batch length d"]:

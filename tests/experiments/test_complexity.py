@@ -22,16 +22,16 @@ from annotated_transformer.experiments.complexity import (
     Convolution,
     OneCall,
     PeakBytes,
-    Recurrent,
+    PlainRecurrent,
     RestrictedAttention,
     SelfAttention,
     SeparableConvolution,
     Sizes,
-    count,
     dependency,
     fit,
     longest_chain,
     longest_path,
+    multiply_adds,
     path_lengths,
     rounds,
 )
@@ -104,7 +104,7 @@ def test_restricted_attention_makes_no_square_matrix(n):
     assert largest[RestrictedAttention] <= 6 * n * 15  # windows, masks and scores: so many neighbourhoods
 
 
-@pytest.mark.parametrize("ours, theirs", [(Recurrent, nn.RNN), (GRU, nn.GRU)])
+@pytest.mark.parametrize("ours, theirs", [(PlainRecurrent, nn.RNN), (GRU, nn.GRU)])
 def test_recurrent_layers_are_pytorchs(ours, theirs):
     torch.manual_seed(1)
     layer, twin = ours(6).double(), theirs(6, 6, batch_first=True).double()
@@ -118,7 +118,7 @@ def test_recurrent_layers_are_pytorchs(ours, theirs):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("kind", [Recurrent, GRU])
+@pytest.mark.parametrize("kind", [PlainRecurrent, GRU])
 def test_steps_at_the_same_time_are_right_one_position_a_round(kind):
     layer, x = kind(4).double(), torch.randn(2, 9, 4, dtype=torch.float64)
     for s in range(10):
@@ -173,24 +173,24 @@ CLOSED = {  # multiply-adds by hand, for n a multiple of r + 1
 @pytest.mark.parametrize("n, d, k, r", [(16, 8, 3, 3), (24, 16, 7, 5), (32, 24, 9, 15)])
 def test_counts_are_the_closed_forms(name, n, d, k, r):
     sizes, expected = Sizes(n, d, k, r), CLOSED[name](n, d, k, r)
-    assert count(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
-    assert count(LAYERS[name](sizes), torch.randn(3, n, d)) == {kind: 3 * operations for kind,
+    assert multiply_adds(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
+    assert multiply_adds(LAYERS[name](sizes), torch.randn(3, n, d)) == {kind: 3 * operations for kind,
                                                                 operations in expected.items()}
     with torch.device("meta"):  # other kernels, and none of our formulas
-        assert count(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
+        assert multiply_adds(LAYERS[name](sizes), torch.randn(1, n, d)) == expected
 
 
 @pytest.mark.parametrize("n, r, rounded", [(20, 7, 24), (16, 7, 16), (17, 7, 24), (5, 1, 6), (3, 15, 16)])
 def test_restricted_attention_counts_full_blocks(n, r, rounded):
     "The last block of r + 1 queries is filled up: 4·r·n·d holds where r + 1 divides n."
-    found = count(RestrictedAttention(8, 2, r), torch.randn(1, n, 8))
+    found = multiply_adds(RestrictedAttention(8, 2, r), torch.randn(1, n, 8))
     assert found["attention"] == 4 * r * rounded * 8 and found["weights"] == 4 * n * 8 * 8
 
 
 def test_counting_registers_nothing():
     from torch.utils.flop_counter import flop_registry
     before = set(flop_registry)
-    count(SelfAttention(8, 2), torch.randn(1, 4, 8))
+    multiply_adds(SelfAttention(8, 2), torch.randn(1, 4, 8))
     assert set(flop_registry) == before
 
 
@@ -325,7 +325,7 @@ def test_formed_weights_need_memory_quadratic_in_the_length_and_the_fused_kernel
     lengths = [256, 512, 1024]
     growth = {}
     for name in ("self-attention", FORMED, "restricted attention"):
-        peaks = [complexity.peak_bytes(complexity.training_pass(name, Sizes(n, 8, r=7), 1, "cpu"), "cpu")
+        peaks = [complexity.bytes_of_pass(complexity.training_pass(name, Sizes(n, 8, r=7), 1, "cpu"), "cpu")
                  for n in lengths]
         growth[name] = fit([Sizes(n, 1) for n in lengths], peaks, "n")["n"]
     assert growth[FORMED] == pytest.approx(2, abs=0.05)
@@ -336,7 +336,7 @@ def test_formed_weights_need_memory_quadratic_in_the_length_and_the_fused_kernel
 
 def test_the_largest_batch_fits_and_one_more_does_not():
     sizes = Sizes(24, 8)
-    needed = [complexity.peak_bytes(complexity.training_pass("LSTM", sizes, batch, "cpu"), "cpu")
+    needed = [complexity.bytes_of_pass(complexity.training_pass("LSTM", sizes, batch, "cpu"), "cpu")
               for batch in range(1, 9)]
     for batch in (1, 4, 7):
         assert complexity.largest_batch("LSTM", sizes, needed[batch - 1]) == batch
@@ -346,7 +346,7 @@ def test_the_largest_batch_fits_and_one_more_does_not():
 
 def test_a_pass_leaves_nothing_behind():
     one_pass = complexity.training_pass("GRU", Sizes(6, 8), 2, "cpu")
-    first, second = (complexity.peak_bytes(one_pass, "cpu") for _ in range(2))
+    first, second = (complexity.bytes_of_pass(one_pass, "cpu") for _ in range(2))
     assert first == second > 0
 
 

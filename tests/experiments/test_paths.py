@@ -11,7 +11,7 @@ from annotated_transformer.experiments.runner import Place
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import add_record
 
-RULES = paths.read_rules()
+RULES = paths.recall_rules()
 TINY = RULES._replace(
     task=replace(RULES.task, symbols=4, nearest=2, farthest=8, room=1, distances=(2, 8),
                  spans={"recall": 1, "copying": 2}), d=16, n_layers=2,
@@ -55,7 +55,7 @@ def test_neither_values_nor_place_give_the_answer_away():
     for step in range(2000):
         rng = np.random.default_rng([7, step])
         distance = paths.drawn_distance(RULES.task, rng)
-        other = paths.apart(RULES.task, rng, 1, distance)
+        other = paths.distractor_distance(RULES.task, rng, 1, distance)
         ids, answers = paths.sequences(RULES.task, rng, 16, 1, distance, other)
         nearer.append(distance < other)
         values.append(answers.flatten())
@@ -93,7 +93,8 @@ def test_paths_of_whole_stacks(model):
 def test_a_stopped_run_ends_as_one_that_was_not(tmp_path):
     whole, parts = (Place(tmp_path, tmp_path / name, tmp_path / f"{name}_out") for name in ("whole", "parts"))
     over = replace(parts, until=0.0)  # every evaluation ends a session
-    for number, do in enumerate((paths.trials, lambda rules, model, place: paths.measured(rules, model, 0, place))):
+    for number, do in enumerate((paths.try_rates,
+                                 lambda rules, model, place: paths.measure_seed(rules, model, 0, place))):
         once = do(TINY, "dilated", whole)
         stopped = 0
         while (found := do(TINY, "dilated", over)) is None:
@@ -114,7 +115,7 @@ def test_a_damaged_state_is_told(tmp_path):
     (tmp_path / "paths").mkdir()
     (tmp_path / "paths" / "dilated_rate0.001.pt").write_bytes(b"no")
     with pytest.raises(InputError, match="remove it to begin again"):
-        paths.trials(TINY, "dilated", Place(tmp_path, tmp_path, tmp_path))
+        paths.try_rates(TINY, "dilated", Place(tmp_path, tmp_path, tmp_path))
 
 
 def test_an_lstm_with_open_gates_remembers():

@@ -293,7 +293,7 @@ def test_the_clock(place, monkeypatch):
 def test_flops_of_a_batch_with_padding():
     "The Transformer as it is trained computes nothing on padding, but for the scores of attention."
     c = replace(BASE, vocab_size=50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-    src, tgt = costs.sentences(50, 2, 6)
+    src, tgt = costs.random_pairs(50, 2, 6)
     padded = src.clone(), tgt.clone()
     padded[0][1, 3:], padded[1][1, 4:] = PAD, PAD  # three of the twelve symbols less, on each side
     full, part = (costs.update_flops(architectures.build(c), *pair) for pair in ((src, tgt), padded))
@@ -316,7 +316,7 @@ def test_lstms_closed_form_at_other_sizes(kind, gates):
 
     n, batch = 5, 3
     expected = 3 * 2 * batch * n * (2 * gates * (16 + 16) * 16 + 300 * 16)
-    assert costs.update_flops(Net(MeanConfig()), *costs.sentences(300, batch, n)) == expected
+    assert costs.update_flops(Net(MeanConfig()), *costs.random_pairs(300, batch, n)) == expected
 
 
 @pytest.mark.parametrize(("tgt", "seeds"), [("de", 12), ("fr", 6)])
