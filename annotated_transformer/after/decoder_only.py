@@ -162,7 +162,7 @@ def continuing_translator(pairs: Sequence[Pair], updates: int) -> tuple[DecoderO
     words = Words([side for pair in pairs for side in pair])
     texts = tabled([START, *words.encode(s), SEPARATOR, *words.encode(t), END] for s, t in pairs)
     torch.manual_seed(6)
-    model = DecoderOnly(small_config(len(words)))
+    model = DecoderOnly(small_config(len(words), d_ff=192))
 
     def loss(step: int) -> Tensor:
         batch, = draw(64, texts)

@@ -73,7 +73,7 @@ def span_filler(sentences: Sequence[Sequence[str]], updates: int) -> tuple[Trans
     texts = [words.encode(sentence) for sentence in sentences]
     sources, targets = map(tabled, span_pairs(texts * 5, words.encode(MARKS), seed=0))
     torch.manual_seed(1)
-    model = Transformer(small_config(len(words), d_model=48, d_ff=192, d_k=12, d_v=12))
+    model = Transformer(small_config(len(words), d_model=48, d_ff=160, d_k=12, d_v=12))
     curve = learn(model, lambda step: pair_loss(model, *draw(64, sources, targets)), updates, 5e-3, every=25)
     return model, words, curve
 
