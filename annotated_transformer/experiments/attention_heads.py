@@ -282,10 +282,10 @@ def position_sums(weights: Float[Tensor, "layer head query key"]) -> dict[str, S
     "Weight on the word before, on itself and on the word after; the last key, the end token, is none of them."
     words, sums = weights[..., :-1], {}
     for name, offset in (("previous", -1), ("same", 0), ("next", 1)):
-        there = words.diagonal(offset, -2, -1)
+        on_it = words.diagonal(offset, -2, -1)
         first = max(0, -offset)
-        shuffled = words.mean(-1)[..., first : first + there.size(-1)]
-        sums[name] = Sum(there.sum(-1), there.size(-1), shuffled.sum(-1))
+        shuffled = words.mean(-1)[..., first : first + on_it.size(-1)]
+        sums[name] = Sum(on_it.sum(-1), on_it.size(-1), shuffled.sum(-1))
     return sums
 
 # %% ../../nbs/experiments/attention_heads.ipynb #a63c1c2d
@@ -294,12 +294,12 @@ def shuffled_links(sentences: Sequence[Sentence], seed: int = 0) -> list[dict[st
     rng, pool = Random(seed), defaultdict(list)
     for sentence in sentences:
         for kind, links in sentence.links.items():
-            pool[kind] += [[there - word for there in sorted(to)] for word, to in links]
+            pool[kind] += [[other - word for other in sorted(to)] for word, to in links]
 
     def moved(kind: str, word: int, n: int) -> Link:
         while True:  # its own distances fit, and are among them
             to = [word + distance for distance in rng.choice(pool[kind])]
-            if all(0 <= there < n for there in to):
+            if all(0 <= other < n for other in to):
                 return word, frozenset(to)
 
     return [{kind: [moved(kind, word, len(s.src.words)) for word, _ in links]
