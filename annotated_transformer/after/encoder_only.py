@@ -114,7 +114,7 @@ class Words:
         "Ids, without start and end. A word that is not in the vocabulary becomes `UNKNOWN`."
         return [self.ids.get(word, UNKNOWN) for word in words]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int] | Tensor) -> str:
         "The words, without padding, start and end."
         return " ".join(self.words[i] for i in map(int, ids) if i not in (PAD, START, END))
 

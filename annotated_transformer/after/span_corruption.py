@@ -73,10 +73,10 @@ def span_filler(sentences: Sequence[Sequence[str]], updates: int) -> tuple[Trans
     texts = [words.encode(sentence) for sentence in sentences]
     sources, targets = map(tabled, span_pairs(texts * 5, words.encode(MARKS), seed=0))
     torch.manual_seed(1)
-    model = Transformer(small_config(len(words), d_model=48, d_ff=160, d_k=12, d_v=12))
+    model = Transformer(small_config(len(words), d_model=48, d_ff=192, d_k=12, d_v=12))
     curve = learn(model, lambda step: pair_loss(model, *draw(64, sources, targets)), updates, 5e-3, every=25)
     return model, words, curve
 
 # %% ../../nbs/after/span_corruption.ipynb #themain
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
-    keep_model("span_filler", *span_filler(short_sentences(83, 24_000, 10)[100:], 3000)[:2])
+    keep_model("span_filler", *span_filler(short_sentences(83, 24_000, 10)[100:], 5000)[:2])
