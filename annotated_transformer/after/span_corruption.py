@@ -79,4 +79,4 @@ def span_filler(sentences: Sequence[Sequence[str]], updates: int) -> tuple[Trans
 
 # %% ../../nbs/after/span_corruption.ipynb #themain
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
-    keep_model("span_filler", *span_filler(short_sentences(83, 24_000, 10)[100:], 5000)[:2])
+    keep_model("span_filler", *span_filler(short_sentences(83, 24_000, 10)[100:], 3000)[:2])
