@@ -115,9 +115,10 @@ def test_joining_is_sums_over_keys_and_means_over_queries():
 
 def test_phrases_by_hand():
     tree = "(S (NP (NP (DT The) (NN man)) (SBAR (WHNP (WP who)) (S (VP (VBD slept))))) (VP (VBD sang)) (. .))"
-    assert phrases(tree) == [range(0, 2), range(2, 4), range(0, 4)]
-    assert phrases("(S (NP (DT A) (NN dog)) (, ,) (VP (VB ran) (PRT (RP away))))") == [range(0, 2), range(3, 5)]
-    assert phrases("(S (NP (PRP It)) (VP (VBZ rains)))") == []
+    assert phrases(read_tree(tree)) == [range(0, 2), range(2, 4), range(0, 4)]
+    tree = "(S (NP (DT A) (NN dog)) (, ,) (VP (VB ran) (PRT (RP away))))"
+    assert phrases(read_tree(tree)) == [range(0, 2), range(3, 5)]
+    assert phrases(read_tree("(S (NP (PRP It)) (VP (VBZ rains)))")) == []
 
 
 def links_in_words(sentence):
