@@ -72,7 +72,7 @@ class Case(NamedTuple):
     article: tuple[list[int], list[int], int] | None
     "of the first *the* before a noun: its places, the noun's, and where the output has the German article"
 
-# %% ../../nbs/experiments/causes.ipynb #4abe4f2b
+
 def case_of(translator: Translator, e: Example, output: list[int]) -> Case | None:
     "The case that an example is, if it is one."
     its = [i for i, word in enumerate(e.src_tokens) if word == "it"]
@@ -144,7 +144,7 @@ def edges_to(place: tuple[str, int, int], queries: Sequence[int], keys: Sequence
     "The edges from each query to each key, in one head."
     return {(*place, q, k): to for q in queries for k in keys}
 
-# %% ../../nbs/experiments/causes.ipynb #5430e3a5
+
 def count_pronouns(translator: Translator, cases: Sequence[Case], seed: int = 0) -> dict:
     """What becomes of the pronoun.
 
@@ -225,7 +225,7 @@ def head_effects(translator: Translator, src: list[list[int]], outputs: list[lis
             of[name][layer][head] = sum(row.tolist() != outputs[i] for i, row in changed)
     return out
 
-# %% ../../nbs/experiments/causes.ipynb #2fff2b58
+
 @torch.inference_mode()
 def sharpness(model: Transformer, src: list[list[int]],
               outputs: list[list[int]]) -> dict[str, Float[np.ndarray, "layer head"]]:
@@ -286,7 +286,7 @@ def measure(run: str, /, *, out: Path = Path("nbs/results"), cases: int = 400, h
     check_new(name, out)
     add_record(record_of_causes(translator, name, cases, heads, seed), out)
 
-# %% ../../nbs/experiments/causes.ipynb #531b1aa0
+
 def steps(seeds: Sequence[int], cases: int = 400, heads: int = 200, preset: str = "tiny") -> list[Step]:
     "The demo's model, trained anew with each seed on the corpus `grammar`, and what its heads do."
     return [Step(f"causes_grammar_seed{seed}", partial(train_and_measure, seed, cases, heads, preset))

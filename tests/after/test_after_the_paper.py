@@ -36,13 +36,19 @@ from annotated_transformer.after.decoder_only import (
     joined,
     narrowed,
     next_symbols,
+    short_pairs,
+    translations,
 )
 from annotated_transformer.after.encoder_only import (
     IGNORED,
     MASK,
     SEPARATOR,
+    SHIPPED,
     EncoderOnly,
+    Words,
     draw,
+    keep_model,
+    kept_model,
     learn,
     loss_at,
     mask_words,
@@ -52,8 +58,9 @@ from annotated_transformer.after.encoder_only import (
 from annotated_transformer.after.preferences import answer_log_probability, best_of, best_of_kl, dpo_loss
 from annotated_transformer.after.span_corruption import corrupted
 from annotated_transformer.corpus.grammar import examples, parse
+from annotated_transformer.decoding.search import greedy
 from annotated_transformer.model.attention import causal_mask
-from annotated_transformer.model.transformer import BASE, END, PAD, START
+from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
 from annotated_transformer.tools.files import InputError
 
 SMALL = replace(BASE, vocab_size=30, n_layers=2, d_model=32, d_ff=64, n_heads=4, d_k=8, d_v=8, dropout=0.0)
@@ -348,3 +355,40 @@ def test_dpo_with_equal_chances_has_the_gradient_of_the_paper():
     margin = 0.3 * ((better - before[0]) - (worse - before[1])).detach()
     torch.testing.assert_close(better.grad, -0.3 * torch.sigmoid(-margin) / 5)
     torch.testing.assert_close(worse.grad, 0.3 * torch.sigmoid(-margin) / 5)
+
+
+# --- the models that ship -------------------------------------------------------------------------
+
+def test_the_models_that_ship_are_small_and_do_what_the_chapters_say():
+    files = sorted(SHIPPED.glob("*.safetensors"))
+    assert [path.stem for path in files] == ["gap_filler", "span_filler", "translator", "writer"]
+    assert all(path.stat().st_size <= 300 << 10 for path in files)
+
+    reader, words = kept_model(EncoderOnly, "gap_filler")
+    for verb, ending in (("is", False), ("are", True)):
+        line = torch.tensor([[START, *words.encode(["the"]), MASK, *words.encode(f"{verb} old .".split()), END]])
+        first = [words.words[i] for i in reader.logits(line)[0, 2].topk(3).indices]
+        assert all(word.endswith(("s", "men", "children")) == ending for word in first), first
+
+    writer, words = kept_model(DecoderOnly, "writer")
+    torch.manual_seed(0)
+    texts = continued(writer, torch.full((10, 1), START), 24, drawing(0.5))
+    assert sum(bool(parse(words.decode(text))) for text in texts) >= 8
+
+    translator, words = kept_model(DecoderOnly, "translator")
+    pairs = short_pairs(82, 300, 8)[:30]
+    written = translations(translator, words, [english for english, _ in pairs])
+    assert sum(line == " ".join(german) for line, (_, german) in zip(written, pairs)) >= 20
+
+    model, words = kept_model(Transformer, "span_filler")
+    (found,) = greedy(model, torch.tensor([[*words.encode("the ⟨1⟩ are old .".split()), END]]))
+    assert words.decode(found.ids).startswith("⟨1⟩ ") and words.decode(found.ids).endswith(" ⟨2⟩")
+
+
+def test_a_kept_model_is_the_same_but_for_half_precision(tmp_path):
+    model, words = EncoderOnly(replace(SMALL, vocab_size=8)).eval(), Words([["a", "b"]])
+    keep_model("x", model, words, tmp_path)
+    again, its_words = kept_model(EncoderOnly, "x", tmp_path)
+    assert its_words.words == words.words and again.config == model.config
+    ids = torch.tensor([[START, 6, 7, END]])
+    torch.testing.assert_close(again.logits(ids), model.logits(ids), rtol=1e-2, atol=1e-2)

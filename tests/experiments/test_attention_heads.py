@@ -17,13 +17,13 @@ from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (
     Measured,
     Sentence,
-    Words,
+    SplitLine,
     alignment_sums,
     find_heads,
     gold,
     governors,
     grammar_sentences,
-    join,
+    join_pieces,
     link_sums,
     measure_heads,
     phrases,
@@ -106,7 +106,7 @@ def test_joining_is_sums_over_keys_and_means_over_queries():
             for q in (n for n, group in enumerate(queries) if group == i):
                 for k in (n for n, group in enumerate(keys) if group == j):
                     expected[..., i, j] += weights[..., q, k] / queries.count(i)
-    joined = join(torch.tensor(weights, dtype=torch.float32), queries, keys)
+    joined = join_pieces(torch.tensor(weights, dtype=torch.float32), queries, keys)
     np.testing.assert_allclose(joined, expected, rtol=1e-5)
     np.testing.assert_allclose(joined.sum(-1), 1, rtol=1e-5)
 
@@ -115,9 +115,10 @@ def test_joining_is_sums_over_keys_and_means_over_queries():
 
 def test_phrases_by_hand():
     tree = "(S (NP (NP (DT The) (NN man)) (SBAR (WHNP (WP who)) (S (VP (VBD slept))))) (VP (VBD sang)) (. .))"
-    assert phrases(tree) == [range(0, 2), range(2, 4), range(0, 4)]
-    assert phrases("(S (NP (DT A) (NN dog)) (, ,) (VP (VB ran) (PRT (RP away))))") == [range(0, 2), range(3, 5)]
-    assert phrases("(S (NP (PRP It)) (VP (VBZ rains)))") == []
+    assert phrases(read_tree(tree)) == [range(0, 2), range(2, 4), range(0, 4)]
+    tree = "(S (NP (DT A) (NN dog)) (, ,) (VP (VB ran) (PRT (RP away))))"
+    assert phrases(read_tree(tree)) == [range(0, 2), range(3, 5)]
+    assert phrases(read_tree("(S (NP (PRP It)) (VP (VBZ rains)))")) == []
 
 
 def links_in_words(sentence):
@@ -229,7 +230,8 @@ def test_a_habit_of_place_gains_nothing_over_the_shuffled_gold():
     rng, made = Random(0), []
     for _ in range(400):
         to = 6 if rng.random() < 0.5 else rng.choice([1, 2, 3])
-        made.append(Sentence(Words(["w"] * 10, [], []), Words([], [], []), {"governor": [(8, frozenset({to}))]}))
+        made.append(Sentence(SplitLine(["w"] * 10, [], []), SplitLine([], [], []),
+                             {"governor": [(8, frozenset({to}))]}))
     habit = one_hot_head([max(i - 2, 0) for i in range(10)], 10)[None, None]
     total = shuffled = 0.0
     for s, links in zip(made, shuffled_links(made)):
@@ -263,8 +265,8 @@ def test_weights_in_batches_are_those_of_each_pair_alone(translator, sentences):
         s = sentences[i]
         recorded = translator.attention(translator.vocabulary.decode(s.src.ids),
                                         translator.vocabulary.decode(s.tgt.ids))
-        expected = {"encoder": torch.stack([join(w[0], s.src.group, s.src.group) for w in recorded.encoder]),
-                    "cross": torch.stack([join(w[0], s.tgt.group, s.src.group) for w in recorded.cross])}
+        expected = {"encoder": torch.stack([join_pieces(w[0], s.src.group, s.src.group) for w in recorded.encoder]),
+                    "cross": torch.stack([join_pieces(w[0], s.tgt.group, s.src.group) for w in recorded.cross])}
         assert found[i].keys() == expected.keys()
         for stack, weights in expected.items():
             torch.testing.assert_close(found[i][stack], weights[:, :, :-1], rtol=1e-4, atol=1e-5)

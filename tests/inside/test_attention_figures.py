@@ -21,7 +21,7 @@ from annotated_transformer.inside.attention_figures import (
     matrix_view,
     offset_means,
     overview,
-    telling_heads,
+    heads_above_average,
     view,
     word_places,
 )
@@ -125,7 +125,7 @@ def test_averages_are_of_every_pair_at_an_offset(t):
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_heads_that_tell_most_lie_farthest_above_their_average(t, stack):
+def test_heads_lie_farthest_above_their_average(t, stack):
     averages = offset_means(t, [e.src for e in itertools.islice(grammar.examples(seed=9), 5)])
     seen = view(t, SENTENCE, stack=stack, averages=averages)
     for query in range(len(seen.queries)):
@@ -133,7 +133,7 @@ def test_the_heads_that_tell_most_lie_farthest_above_their_average(t, stack):
         for layer, head in np.ndindex(seen.weights.shape[:2]):
             keys = [k for k in range(len(seen.keys)) if k not in seen.special and (stack == "cross" or k != query)]
             most[layer, head] = max((seen.above[layer, head, query, k] for k in keys), default=0)
-        found = telling_heads(seen, 3, query)
+        found = heads_above_average(seen, 3, query)
         assert [most[head] for head in found] == pytest.approx(sorted(most.values(), reverse=True)[:3], abs=1e-6)
 
 
@@ -163,7 +163,7 @@ def test_the_three_figures(t):
     averages = offset_means(t, [e.src for e in itertools.islice(grammar.examples(seed=9), 5)])
     seen = view(t, SENTENCE, averages=averages)
     for figure, word, n in ((figure_3, "it", 4), (figure_4, "it", 2), (figure_5, None, 2)):
-        found = telling_heads(seen, n, None if word is None else seen.queries.index(word))
+        found = heads_above_average(seen, n, None if word is None else seen.queries.index(word))
         options = {} if word is None else {"word": word}
         by_rule = figure(t, SENTENCE, **options, averages=averages)
         named = figure(t, SENTENCE, **options, heads=found)

@@ -22,14 +22,14 @@ function widthOf(text) {
 }
 
 // given: queries and keys (words), strength(q, k) from 0 to 1, weight(q, k), colour, same (queries are the keys'
-// words), and
-// what is changed: fate(q, k) is undefined, null (cut) or the key that it is redirected to.
+// words), and what is changed: fate(q, k) is undefined, null (cut) or the key that it is redirected to.
 function drawHead(given) {
   const { queries, keys, strength, weight, colour, same, fate, label, room } = given,
     gutter = Math.max(40, ...queries.map(widthOf)) + 14;
   const spread = words => { // as wide as the words, and wider where there is room
-    const widths = words.map(word => Math.max(26, widthOf(word) + 14)),
-      left = room - gutter - 4 - widths.reduce((a, b) => a + b);
+    const free = space => room - gutter - 4 - words.reduce((sum, word) => sum + Math.max(26, widthOf(word) + space), 0),
+      space = free(14) < 0 ? 6 : 14,  // a narrow screen
+      widths = words.map(word => Math.max(26, widthOf(word) + space)), left = free(space);
     return widths.map(width => width + Math.max(0, Math.min(34, left / words.length)));
   };
   const columns = spread(keys), tops = same ? columns : spread(queries);
