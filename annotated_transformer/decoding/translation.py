@@ -36,7 +36,7 @@ from .search import (
     NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config)
 from ..engine.fast import plain
 from ..engine.kernels import Precision
-from ..engine.kv_cache import prepare
+from ..engine.kv_cache import pack_weights
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer
 from ..training.regularization import Quality, measure, quality
@@ -226,7 +226,7 @@ class Translator:
     def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None,
                  precision: Precision = "float32"):
         self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
-        prepare(self.model, precision)
+        pack_weights(self.model, precision)
         self.max_tokens = min(1024, most_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
@@ -247,7 +247,7 @@ class Translator:
         vocabulary = self.vocabulary.source if side == "src" else self.vocabulary
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
-    def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 2000,
+    def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 1000,
                progress=False, first_line: int = 1, workers: int | None = None,
                **options) -> list[list[Hypothesis]]:
         """The hypotheses of each line, in order; sentences of similar lengths are searched together.

@@ -35,7 +35,7 @@ from ..model.symbols import END
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import make_record, run_program
 from ..engine.kernels import Precision
-from ..engine.kv_cache import DecoderState, prepare
+from ..engine.kv_cache import DecoderState, pack_weights
 from ..decoding.scores import bleu as bleu_score
 from ..tools.text_files import two_files
 from ..tools.processes import training_device
@@ -65,7 +65,7 @@ def endless_model(config: TransformerConfig = BASE) -> Transformer:
 def ours(beam_size: int, src: Tensor, steps: int, precision: Precision = "float16") -> Callable[[], list[list[int]]]:
     "This package."
     model, extra = endless_model().to(src.device), steps - src.size(1)
-    prepare(model, precision)
+    pack_weights(model, precision)
     if beam_size == 1:
         return lambda: [h.ids for h in greedy(model, src, extra=extra)]
     return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]
