@@ -44,7 +44,7 @@ def time_steps(scale: str, seed: int, parts: list, tokens: int, vocab_size: int,
             seconds[row].append(time.perf_counter() - start)
     return {row: np.array(s[3:]) for row, s in seconds.items()}  # the first steps warm up
 
-# %% ../../nbs/experiments/row_measurements.ipynb #3587871b
+
 def steps(scale: str = "small", seed: int = 0) -> list[Step]:
     "The one measurement."
     return [Step(f"row_{scale}_step_time", partial(measure_step_time, scale, seed), alone=True)]
