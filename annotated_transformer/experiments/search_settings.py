@@ -61,7 +61,7 @@ def development_set(run: Run, data: Path | None, sentences: int) -> tuple[list[s
     chosen = pairs[:: max(1, -(-len(pairs) // sentences))]
     return [src for src, _ in chosen], [tgt for _, tgt in chosen]
 
-# %% ../../nbs/experiments/search_settings.ipynb #50559e03
+
 def translator_of(run: Run, weights: dict[str, Tensor]) -> Translator:
     "A translator of `run` with the given `weights`."
     model = run.model().to(training_device())
@@ -80,7 +80,7 @@ def translated(run: Run, setting: Setting, src: list[str]) -> list[str]:
     return translator_of(run, mean_weights(newest)).translate(src, beam_size=setting.beam_size, alpha=setting.alpha,
                                                               progress=True)
 
-# %% ../../nbs/experiments/search_settings.ipynb #50559e04
+
 def points(run: Run, src: list[str], references: list[str], done: list[dict]) -> Iterator[dict]:
     """For each setting not yet `done`: BLEU with its interval, and the outputs' length over the references'.
 
@@ -116,7 +116,7 @@ def begun_record(path: Path, run: Run, sentences: int) -> dict:
     return make_record(path.stem, "translation", data=run.config["data"], config=of, seed=0, seconds=0.0,
                        metrics={"points": []})
 
-# %% ../../nbs/experiments/search_settings.ipynb #c199a742
+
 def measure_settings(folder: Path, out: Path, data: Path | None = None, sentences: int = 1000) -> dict:
     """Measure every setting on the development set of a finished run and write the record `settings_RUN` to `out`.
 
