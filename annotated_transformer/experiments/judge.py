@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'UNCLEAR', 'ELSEWHERE', 'OPEN', 'COMPUTE', 'COLOURS', 'MOST_SEEDS', 'SIZES', 'JUDGES', 'half_width',
            'holm', 'Margin', 'compare', 'Unmeasured', 'read_claims', 'number_at', 'number_of', 'quality', 'block_of',
-           'matching', 'blocks', 'comparison_for', 'pairs_of', 'systems_of', 'Comparison', 'too_small', 'decided',
-           'comparisons', 'margin_of_rows', 'Found', 'combined', 'in_words', 'judge_margins', 'paper_margin', 'wanted',
-           'judge_value', 'rounds_in', 'judge_faster', 'heads_above', 'own_heads', 'count_heads', 'count_tasks',
-           'judge_models', 'judge_chosen', 'marks', 'judge_all', 'section_key', 'claims_table', 'built_table']
+           'matching', 'runs_by_block', 'comparison_for', 'pairs_of', 'systems_of', 'Comparison', 'too_small',
+           'decided', 'comparisons', 'margin_of_rows', 'Found', 'combined', 'effects_in_words', 'judge_margins',
+           'paper_margin', 'wanted', 'judge_value', 'rounds_in', 'judge_faster', 'heads_above', 'own_heads',
+           'count_heads', 'count_tasks', 'judge_models', 'judge_chosen', 'marks', 'judge_all', 'section_key',
+           'built_table']
 
 # %% ../../nbs/experiments/judge.ipynb #f732ac75
 import math
@@ -26,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from ..drawing.result_tables import Cell, ResultTable, missing
-from .variations import ROWS, command_for
+from ..drawing.result_tables import ResultTable
+from .variations import ROWS
 from ..paper.tables import table
 from ..tools.records import is_older
 
@@ -161,7 +162,7 @@ def matching(records: Mapping[str, dict], pattern: str) -> list[dict]:
     return [r for name, r in records.items() if fnmatchcase(name, pattern)]
 
 # %% ../../nbs/experiments/judge.ipynb #e45ac692
-def blocks(records: Mapping[str, dict], pattern: str, read: Callable[[dict], float], mixed: bool = False) -> dict:
+def runs_by_block(records: Mapping[str, dict], pattern: str, read: Callable[[dict], float], mixed: bool = False) -> dict:
     "By block what `read` gives of a record whose name fits a pattern, if it has such a number, and the record."
     found = {}
     for record in matching(records, pattern):
@@ -198,11 +199,11 @@ def systems_of(claims: Sequence[dict], measure: str, records: Mapping[str, dict]
             among = claim.get("among", [row for row in ROWS if not row.startswith("AOP")])  # they may spread widely
             for system in (*among, *named):
                 pattern = claim.get("systems", {}).get(system, f"{of}_{system}_seed*")
-                found[system] = blocks(records, pattern, partial(quality, measure=measure), mixed)
+                found[system] = runs_by_block(records, pattern, partial(quality, measure=measure), mixed)
             continue
         (worse, better), scale = pairs_of(claim)[0], (lambda x: -100 * math.log(x)) if claim.get("lower") else float
         for name, side in ((better, claim["better"]), (worse, claim["worse"])):
-            found[name] = blocks(records, side["record"], lambda r, side=side: scale(number_of(r, side)), mixed)
+            found[name] = runs_by_block(records, side["record"], lambda r, side=side: scale(number_of(r, side)), mixed)
         if claim.get("fixed") and found[worse]:  # it has no seeds: the same number in every block
             found[worse] = dict.fromkeys(found[better], next(iter(found[worse].values())))
     return {system: of for system, of in found.items() if of}
@@ -244,7 +245,7 @@ def too_small(claim: dict, verdict: str, worse: Mapping, better: Mapping, record
         return f"only {least:.2g} was learned near by" if least < enough["at_least"] else ""
     if verdict != FAILS or "slope" not in claim:
         return ""
-    curves = blocks(records, claim["curves"], lambda r: 0.0) if "curves" in claim else worse  # where it has no seeds
+    curves = runs_by_block(records, claim["curves"], lambda r: 0.0) if "curves" in claim else worse  # where it has no seeds
     gains = [fall(better[block][1]) > fall(curves[block][1]) for block in curves.keys() & better.keys()]
     return "with every seed it still gains" if all(gains) else ""
 
@@ -310,7 +311,7 @@ def combined(verdicts: Sequence[str]) -> str:
     return next((verdict for verdict in (FAILS, OPEN, ELSEWHERE, UNCLEAR, HOLDS) if verdict in verdicts), OPEN)
 
 
-def in_words(claim: dict, found: Sequence[Comparison]) -> str:
+def effects_in_words(claim: dict, found: Sequence[Comparison]) -> str:
     "The comparisons of a claim: effect, interval and chance; of more than three their number and the least."
     def one(c: Comparison) -> str:
         low, high = c.margin.interval()
@@ -340,7 +341,7 @@ def judge_margins(claims: Sequence[dict], records: Mapping[str, dict]) -> dict[s
             verdict, said = combined([c.verdict for c in of]), Found(OPEN, measure=measure)
             if verdict != OPEN:
                 effects = tuple((c.better, c.worse, c.margin.effect, *c.margin.interval(), c.needed) for c in of)
-                said = Found(verdict, in_words(claim, of), tuple(dict.fromkeys(name for c in of for name in c.records)),
+                said = Found(verdict, effects_in_words(claim, of), tuple(dict.fromkeys(name for c in of for name in c.records)),
                              measure, effects=effects)
             by_name.setdefault(claim["name"], []).append(said)
     return by_name
@@ -540,27 +541,6 @@ def section_key(section: str) -> tuple:
     if found := re.match(r"[\d.]+", first):
         return tuple(int(n) for n in found[0].rstrip(".").split("."))
     return {"abstract": (0,), "Table 2": (6, 1, 9)}.get(first, {"a": (99,), "F": (4, 9), "T": (6, 2, 9)}[first[0]])
-
-
-def claims_table(claims: Sequence[dict], found: Mapping[str, Sequence[Found]]) -> ResultTable:
-    "All claims with their verdicts, in the paper's order; a rule between its sections."
-    lines, rules, chapter = [], [], None
-    for claim in sorted(claims, key=lambda claim: section_key(claim["section"])):
-        if chapter != section_key(claim["section"])[:2]:
-            rules.append(len(lines))
-            chapter = section_key(claim["section"])[:2]
-        command = claim.get("command") or (command_for() if "pairs" in claim else "")
-        for i, f in enumerate(found[claim["name"]]):
-            text = f.ours or (missing(command) if command else "no experiment yet")
-            ours = Cell(f"{text}. {claim['note']}" if "note" in claim else text, f.records,
-                        command="" if f.ours else command)
-            section = f"{claim['section']}: our question" if claim.get("own") else claim["section"]
-            first = (section, claim["says"], claim["paper"]) if i == 0 else ("", "", "")
-            lines.append((*first, f.measure, ours, f.verdict + f.marks, claim["false"] if i == 0 else ""))
-    colours = {verdict + signs: colour for verdict, colour in COLOURS.items() for signs in ("", "†", "‡", "†‡")}
-    columns = ["section", "the claim", "the paper", "by", "ours", "verdict", "false if"]
-    about = "what the paper says that an experiment can deny, in our words"
-    return ResultTable("The claims", about, columns, lines, rules, colours)
 
 
 def built_table() -> ResultTable:

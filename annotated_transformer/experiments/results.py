@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'HERE', 'OWN_ROWS', 'AGAIN', 'SUSTAINED', 'CORPORA', 'SCALE', 'Rows', 'PARSING',
            'PARSERS', 'SETS', 'titles', 'titled', 'abandoned', 'cell', 'averaged', 'cited', 'table_1', 'rival_cell',
-           'likeness', 'table_2', 'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets', 'our_runs',
-           'precision_of', 'machine_of', 'by_machine', 'shown_runs', 'measured', 'our_rows', 'table_3',
+           'small_version', 'table_2', 'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets', 'our_runs',
+           'precision_of', 'machine_of', 'by_machine', 'shown_runs', 'row_cells', 'our_rows', 'table_3',
            'appendix_table', 'parser_cell', 'table_4', 'all_tables']
 
 # %% ../../nbs/experiments/results.ipynb #6262f513
@@ -104,7 +104,7 @@ def rival_cell(records: dict[str, dict], name: str, key: str, plan: str, show: C
     return cell(show(mean(metric(r, key) for r in found)), *found) if show else averaged(found, 1, key)
 
 
-def likeness(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
+def small_version(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
     "Of a system here: BLEU in German, at higher rates too, and in French, weights, operations; else empty."
     joint, one, test = system.startswith("ensemble_"), system.removeprefix("ensemble_"), "sacrebleu/test_2016_flickr"
     later = one == "input-feeding"  # the first comparison did not have it
@@ -121,10 +121,10 @@ def likeness(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
 
 def table_2(records: dict[str, dict]) -> ResultTable:
     "Table 2, with small likenesses of its systems that were trained here; below the rule what it does not list."
-    printed = [(cited(name, reference), *theirs, *(likeness(records, HERE[name.replace("*", "")])
+    printed = [(cited(name, reference), *theirs, *(small_version(records, HERE[name.replace("*", "")])
                                                   if name.replace("*", "") in HERE else ("",) * 5))
                for name, reference, *theirs in paper.printed(2)[0]]
-    own = [(name, "", "", "", "", *likeness(records, system)) for name, system in OWN_ROWS.items()]
+    own = [(name, "", "", "", "", *small_version(records, system)) for name, system in OWN_ROWS.items()]
     return titled("table_2", [*printed, *own], [*paper.printed(2)[1], len(printed)])
 
 # %% ../../nbs/experiments/results.ipynb #7dc31423
@@ -216,7 +216,7 @@ def shown_runs(records: dict[str, dict]) -> tuple[Rows, Rows]:
             for row, of in usable.items() if of}, base
 
 
-def measured(found: list[dict], mark: str = "") -> tuple[Cell, Cell, Cell]:
+def row_cells(found: list[dict], mark: str = "") -> tuple[Cell, Cell, Cell]:
     "Perplexity, BLEU and millions of parameters of a row's records; `mark` follows the first two."
     if not found:
         return (missing(command_for(SCALE)),) * 3
@@ -241,10 +241,10 @@ def our_rows(records: dict[str, dict], names: Sequence[str], divided: str) -> tu
     if usual:
         fewer = [f"{len(found)} of {name}" for name, found in zip(names, runs) if 0 < len(found) < len(rows["base"])]
         notes += [", ".join([f"{len(rows['base'])} seeds", *fewer]), f"trained on {usual}"]
-    notes += ["‡: on {}, where base has {} and {}".format(on, *measured(base[on]))
+    notes += ["‡: on {}, where base has {} and {}".format(on, *row_cells(base[on]))
               for on in sorted({machine_of(found[0]) for found, sign in zip(runs, signs) if sign})]
     about = f"Ours, at the scale “{SCALE}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; {'; '.join(notes)}"
-    return [measured(found, sign) for found, sign in zip(runs, signs)], about
+    return [row_cells(found, sign) for found, sign in zip(runs, signs)], about
 
 
 def table_3(records: dict[str, dict]) -> ResultTable:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PLANS', 'LEFT', 'TimeUp', 'Place', 'Step', 'read_plan', 'steps_of', 'leading_to', 'steps_named', 'taken',
-           'command_for', 'record_of', 'names_of_records', 'work', 'stop_with_parent', 'worker', 'in_parallel',
-           'copying', 'begun_run', 'commands', 'run_command', 'run', 'summary', 'main']
+           'command_of', 'do_step', 'names_of_records', 'work', 'stop_with_parent', 'worker', 'in_parallel', 'copying',
+           'begun_run', 'commands', 'run_line', 'run', 'summary', 'main']
 
 # %% ../../nbs/experiments/runner.ipynb #e64e7b69
 import contextlib
@@ -167,18 +167,18 @@ def taken(path: Path, shared: bool = False) -> Iterator[bool]:
         yield True
 
 # %% ../../nbs/experiments/runner.ipynb #29ac8fb5
-def command_for(plan: str, name: str) -> str:
+def command_of(plan: str, name: str) -> str:
     "The command that makes one record of a plan. On a processor it sets the threads, on which sums of floats depend."
     threads = "" if training_device().type == "cuda" else f"OMP_NUM_THREADS={torch.get_num_threads()} "
     return threads + shlex.join(["python", "-m", "annotated_transformer.experiments", "run", plan, "--only", name])
 
 
-def record_of(step: Step, place: Place, plan: str) -> None:
+def do_step(step: Step, place: Place, plan: str) -> None:
     "Do a step and add its record. Raises TimeUp where time ran out."
     say(f"{step.name} ...")
     if (record := step.do(place)) is None:
         raise TimeUp
-    add_record(record | {"command": command_for(plan, step.name)}, place.out)
+    add_record(record | {"command": command_of(plan, step.name)}, place.out)
     numbers = [f"{key} {value:.4g}" for key, value in record["metrics"].items() if isinstance(value, float)]
     say(f"{step.name}: {', '.join(numbers[:4]) or record['status']}")
 
@@ -204,7 +204,7 @@ def work(steps: Sequence[Step], place: Place, plan: str) -> list[str]:
                     continue
                 if find_record(step.name, place.out) is None:  # nobody has been quicker
                     try:
-                        record_of(step, place, plan)
+                        do_step(step, place, plan)
                     except TimeUp:
                         return failed
                     except Exception as error:
@@ -297,11 +297,11 @@ def begun_run(folder: Path, data: Path, model: Any, training: Any) -> Run:
 
 def commands(command: list[dict]) -> list[Step]:
     "Steps that run a command each. `{out}` stands for the records' folder; what it says is in a log among the runs."
-    return [Step(given["name"], partial(run_command, given["name"], given["run"]),
+    return [Step(given["name"], partial(run_line, given["name"], given["run"]),
                  **{key: value for key, value in given.items() if key not in ("name", "run")}) for given in command]
 
 
-def run_command(name: str, line: str, place: Place) -> dict | None:
+def run_line(name: str, line: str, place: Place) -> dict | None:
     "Run a command. Raises InputError where it fails."
     log, begun = place.runs / f"{name}.log", time.monotonic()
     words = [sys.executable if word == "python" else word.format(out=place.out) for word in shlex.split(line)]

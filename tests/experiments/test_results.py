@@ -301,7 +301,7 @@ def test_a_group_differs_in_its_seeds_alone(whole):
         drop = {"seed", "precision", "weights", "folder", "run", "runs", "sentences_sha256"}
         return {key: plain(value) for key, value in x.items() if key not in drop} if isinstance(x, dict) else x
 
-    for name, group in summary.groups(finished(whole)).items():
+    for name, group in summary.groups_of_runs(finished(whole)).items():
         first, *others = (whole[record] for record in group["records"])
         assert len(set(group["seeds"])) == len(group["seeds"]), name
         assert all(plain(r["config"]) .keys() == plain(first["config"]).keys() and r["task"] == first["task"]

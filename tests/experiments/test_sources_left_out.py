@@ -27,7 +27,7 @@ def mixed(tmp_path_factory):
 
 @pytest.fixture
 def small(monkeypatch):
-    shapes = sources_left_out.shapes
+    shapes = sources_left_out.small_shapes
 
     def smaller(vocab_size, steps, seed):
         model, training = shapes(vocab_size, steps, seed)
