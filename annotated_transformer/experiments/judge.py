@@ -162,7 +162,7 @@ def matching(records: Mapping[str, dict], pattern: str) -> list[dict]:
     return [r for name, r in records.items() if fnmatchcase(name, pattern)]
 
 # %% ../../nbs/experiments/judge.ipynb #e45ac692
-def runs_by_block(records: Mapping[str, dict], pattern: str, read: Callable[[dict], float], mixed: bool = False) -> dict:
+def runs_by_block(records: Mapping[str, dict], pattern: str, read: Callable, mixed: bool = False) -> dict:
     "By block what `read` gives of a record whose name fits a pattern, if it has such a number, and the record."
     found = {}
     for record in matching(records, pattern):
@@ -245,7 +245,7 @@ def too_small(claim: dict, verdict: str, worse: Mapping, better: Mapping, record
         return f"only {least:.2g} was learned near by" if least < enough["at_least"] else ""
     if verdict != FAILS or "slope" not in claim:
         return ""
-    curves = runs_by_block(records, claim["curves"], lambda r: 0.0) if "curves" in claim else worse  # where it has no seeds
+    curves = runs_by_block(records, claim["curves"], lambda r: 0.0) if "curves" in claim else worse  # it has no seeds
     gains = [fall(better[block][1]) > fall(curves[block][1]) for block in curves.keys() & better.keys()]
     return "with every seed it still gains" if all(gains) else ""
 
@@ -341,8 +341,8 @@ def judge_margins(claims: Sequence[dict], records: Mapping[str, dict]) -> dict[s
             verdict, said = combined([c.verdict for c in of]), Found(OPEN, measure=measure)
             if verdict != OPEN:
                 effects = tuple((c.better, c.worse, c.margin.effect, *c.margin.interval(), c.needed) for c in of)
-                said = Found(verdict, effects_in_words(claim, of), tuple(dict.fromkeys(name for c in of for name in c.records)),
-                             measure, effects=effects)
+                used = tuple(dict.fromkeys(name for c in of for name in c.records))
+                said = Found(verdict, effects_in_words(claim, of), used, measure, effects=effects)
             by_name.setdefault(claim["name"], []).append(said)
     return by_name
 

@@ -37,7 +37,7 @@ KEPT = {  # what chapters show of a group beside plain numbers: of its first run
 
 
 def at(record: dict, path: str) -> Any:
-    "What stands in a record at a path such as `config.model`; None where there is nothing."
+    "What stands in a record at a path such as `config.model`; None where nothing does."
     first, _, rest = path.rstrip("*").partition(".")
     return record.get(first) if not rest else (record.get(first) or {}).get(rest)
 
@@ -53,10 +53,10 @@ def rounded(x: Any, digits: int = 5) -> Any:
 
 def number(values: Sequence[float | None]) -> dict | float:
     "A number of a group: of a single run as it is, else mean, standard deviation and values over the seeds."
-    there = [x for x in values if x is not None]
+    known = [x for x in values if x is not None]
     if len(values) == 1:
-        return there[0]
-    return {"value": mean(there)} | ({"spread": stdev(there)} if len(there) > 1 else {}) | {"values": list(values)}
+        return known[0]
+    return {"value": mean(known)} | ({"spread": stdev(known)} if len(known) > 1 else {}) | {"values": list(values)}
 
 
 def group(runs: Sequence[dict], kept: Sequence[str]) -> dict:

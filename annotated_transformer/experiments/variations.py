@@ -103,7 +103,8 @@ def steps(rows: Sequence[str] = (), seeds: Sequence[int] = (0, 1, 2), scale: str
         if name not in of:
             raise InputError(f"{name}: no row or scale of that name: there are {', '.join(of)}")
     order = sorted(rows or ROWS, key=lambda row: (row != "base", -operations(scaled(row, scale, 5000))))
-    return [Step(row_name(row, scale, seed), partial(train_row, row, seed, scale)) for seed in seeds for row in order]
+    return [Step(row_name(row, scale, seed), partial(train_row, row, seed, scale))
+            for seed in seeds for row in order]
 
 
 def command_for(scale: str = "small") -> str:
