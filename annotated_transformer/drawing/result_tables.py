@@ -131,21 +131,20 @@ class ResultTable:
         return [all(map(number.fullmatch, column)) and any(column) for column in zip(*self.lines)]
 
     def shown(self, cell: str, notation: Notation, folder: str) -> str:
-        """A cell in a notation: a number is linked to its record in `folder`, several by seed or number; what is
-        missing has the number of its command."""
+        """A cell in a notation: a number is linked to its record in `folder` (each file once), and HTML names the
+        records; what is missing has the number of its command."""
         from annotated_transformer.tools.records import comparison_of, results_folder  # here: they load PyTorch
 
         text = written(str(cell), notation)
         if getattr(cell, "command", ""):
             return f"{text} {written(f'[{self.commands.index(cell.command) + 1}]', notation)}"
         records = getattr(cell, "records", ())
-        ways = [f"{folder or results_folder().as_posix()}/{comparison_of(record)}.jsonl" for record in records]
-        if len(ways) <= 1:
-            return notation.link.format(text, ways[0]) if ways else text
-        runs = [re.fullmatch(r"(.+)_seed(\d+)", record) for record in cell.records]
-        same = all(runs) and len({run[1] for run in runs}) == 1  # of one thing, by its seeds
-        names = [run[2] for run in runs] if same else map(str, range(1, len(ways) + 1))
-        return f"{text} ({', '.join(map(notation.link.format, names, ways))})"
+        ways = list(dict.fromkeys(f"{folder or results_folder().as_posix()}/{comparison_of(record)}.jsonl"
+                                  for record in records))
+        if len(ways) > 1:
+            return f"{text} ({', '.join(notation.link.format(i, way) for i, way in enumerate(ways, 1))})"
+        link = notation.link.format(text, ways[0]) if ways else text
+        return link.replace("<a ", f'<a title="{", ".join(records)}" ', 1) if notation is HTML else link
 
     def mapped(self, notation: Notation, folder: str):
         "The DataFrame in a notation."

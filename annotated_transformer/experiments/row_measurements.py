@@ -17,7 +17,7 @@ from ..corpus.batching import ParallelCorpus
 from ..corpus.vocabulary import load_vocabulary
 from ..engine.fast import fast
 from .runner import Place, Step
-from .variations import SCALES, corpus_of, scaled
+from .variations import SCALES, corpus_of_scale, scaled
 from ..model.transformer import Transformer
 from ..tools.processes import native_precision, training_device
 from ..tools.records import make_record
@@ -44,7 +44,7 @@ def time_steps(scale: str, seed: int, parts: list, tokens: int, vocab_size: int,
             seconds[row].append(time.perf_counter() - start)
     return {row: np.array(s[3:]) for row, s in seconds.items()}  # the first steps warm up
 
-# %% ../../nbs/experiments/row_measurements.ipynb #3587871b
+
 def steps(scale: str = "small", seed: int = 0) -> list[Step]:
     "The one measurement."
     return [Step(f"row_{scale}_step_time", partial(measure_step_time, scale, seed), alone=True)]
@@ -52,7 +52,7 @@ def steps(scale: str = "small", seed: int = 0) -> list[Step]:
 
 def measure_step_time(scale: str, seed: int, place: Place, rounds: int = 12) -> dict:
     "The record of a training step's seconds with feed-forward networks and both kinds of attention over parameters."
-    begun, whole = time.monotonic(), corpus_of(scale, place)
+    begun, whole = time.monotonic(), corpus_of_scale(scale, place)
     corpus = ParallelCorpus(whole.folder, "train")
     usual = corpus.tgt_lengths.mean()
     indices = min(corpus.order(SCALES[scale].training.batch_tokens, seed=seed),

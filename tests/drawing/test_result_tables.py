@@ -82,14 +82,15 @@ def test_a_long_table_goes_over_pages():
     assert r"\begin{longtable}{p{4.5cm}r}" in long
 
 
-def test_several_records_are_told_by_their_seeds():
+def test_several_records_are_one_link_for_each_file():
     runs, others = Cell("8.39", ["row_seed0", "row_seed12"]), Cell("5.5·10¹³", ["run", "benchmark_seed1"])
     table = ResultTable("t", "", ["a", "b"], [(runs, others)])
-    page = Page(to_html(table, "results"))
-    assert page.rows[1] == [["8.39 (0, 12)", 1], ["5.5·10¹³ (1, 2)", 1]]
-    assert page.links == [f"results/{name}.jsonl" for name in ("variations", "variations", "run", "benchmark")]
-    assert "8.39 ([0](results/variations.jsonl), [12](results/variations.jsonl))" in to_markdown(table, "results")
-    assert r"8.39 (\href{results/variations.jsonl}{0}, " in to_latex(table, "results")
+    html = to_html(table, "results")
+    page = Page(html)
+    assert page.rows[1] == [["8.39", 1], ["5.5·10¹³ (1, 2)", 1]] and 'title="row_seed0, row_seed12"' in html
+    assert page.links == [f"results/{name}.jsonl" for name in ("variations", "run", "benchmark")]
+    assert "[8.39](results/variations.jsonl)" in to_markdown(table, "results")
+    assert r"\href{results/variations.jsonl}{8.39}" in to_latex(table, "results")
 
 
 def test_a_wrong_number_of_cells_is_refused():

@@ -242,7 +242,7 @@ def test_a_step_begins_the_run_that_its_record_is_of(name, monkeypatch, place):
     for module in (rivals_measured, variations):
         monkeypatch.setattr(module, "begun_run", stop)
     monkeypatch.setattr(variations, "check_precision", lambda *given: None)
-    monkeypatch.setattr(variations, "corpus_of", lambda scale, place: SimpleNamespace(folder=place.data))
+    monkeypatch.setattr(variations, "corpus_of_scale", lambda scale, place: SimpleNamespace(folder=place.data))
     records, compared = read_records(RESULTS), 0
     # begun at the rate of the first trials, and carried on at it when later ones chose another: begun_run would refuse
     records.pop("grammar-longer_convolutional_seed0")

@@ -15,7 +15,7 @@ from annotated_transformer.experiments import search_settings
 from annotated_transformer.experiments.search_settings import (
     PAPER,
     begun_record,
-    development_set,
+    spread_sentences,
     main,
     measure_settings,
     settings,
@@ -48,7 +48,7 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     assert record == find_record("settings_run", tmp_path) and record["seconds"] > 0
     assert [(p["checkpoints"], p["beam_size"], p["alpha"])
             for p in points] == [(3, 4, 0.6), (1, 4, 0.6), (3, 1, 0.6), (3, 4, 0.0)]
-    src, references = development_set(run, None, 1000)
+    src, references = spread_sentences(run, None, 1000)
     assert len(src) == 12 == record["config"]["sentences"]
     run.write_average(of=run.checkpoints.intact()[-3:])
     made = load(run.folder).translate(src, beam_size=1)
@@ -92,7 +92,7 @@ def test_a_record_of_other_sentences_stays(run, tmp_path, monkeypatch):
 
 
 def test_sentences_are_spread_over_the_set(run):
-    src, references = development_set(run, None, 5)
+    src, references = spread_sentences(run, None, 5)
     every = list(Corpus.open(run.config["data"]["folder"]).pairs("dev"))
     assert list(zip(src, references)) == every[::3]
 

@@ -27,14 +27,14 @@ def mixed(tmp_path_factory):
 
 @pytest.fixture
 def small(monkeypatch):
-    shapes = sources_left_out.shapes
+    shapes = sources_left_out.small_shapes
 
     def smaller(vocab_size, steps, seed):
         model, training = shapes(vocab_size, steps, seed)
         sizes = dict(n_layers=1, d_model=16, d_ff=16, n_heads=2, d_k=8, d_v=8)
         return sources_left_out.replace(model, **sizes), sources_left_out.replace(training, batch_tokens=200)
 
-    monkeypatch.setattr(sources_left_out, "shapes", smaller)
+    monkeypatch.setattr(sources_left_out, "small_shapes", smaller)
 
 
 def test_each_run_is_measured_on_the_same_sets(mixed, small, tmp_path):

@@ -17,7 +17,7 @@ from annotated_transformer.experiments.variations import (
     ROWS,
     SCALES,
     check_precision,
-    corpus_of,
+    corpus_of_scale,
     scaled,
     steps,
     train_row,
@@ -97,7 +97,7 @@ def test_the_corpus_must_be_the_scales(place, tmp_path):
         if data == place.data:
             (data / "multi30k").symlink_to(data / "grammar")
         with pytest.raises(InputError, match=said):
-            corpus_of("small", Place(data, tmp_path, tmp_path))
+            corpus_of_scale("small", Place(data, tmp_path, tmp_path))
 
 
 def test_the_order_of_the_rows():
