@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Translated', 'Session', 'is_over', 'open_session',
-           'what_goes_wrong', 'not_finite', 'check_options', 'train', 'make_objective', 'training_config', 'open_data',
-           'begin_line', 'write_line', 'show_examples', 'save', 'restore_training', 'catch_up', 'finish', 'facts_of',
-           'check_model', 'start_run']
+           'readable_errors', 'not_finite', 'check_limits', 'train', 'make_objective', 'training_config', 'open_data',
+           'begin_line', 'write_line', 'show_examples', 'save_session', 'restore_training', 'catch_up', 'finish_run',
+           'facts_of', 'check_model', 'start_run']
 
 # %% ../../nbs/training/loop.ipynb #02ce6659
 import contextlib
@@ -138,7 +138,7 @@ def loop(session: "Session") -> None:
             stop, due = agreed(bool(signals) or clock.over(), clock.save_is_due())
             line = begin_line(session) if config.reports(step) else None
             if config.keeps(step) or due or stop:
-                save(session, line)
+                save_session(session, line)
             if line:
                 bar.set_postfix(bar_text(write_line(session, line)))
             bar.update()
@@ -208,7 +208,7 @@ def open_session(run: Run, data: str | Path | None, minutes: float | None, devic
 
 # %% ../../nbs/training/loop.ipynb #0f22005d
 @contextlib.contextmanager
-def what_goes_wrong(run: Run) -> Iterator[None]:
+def readable_errors(run: Run) -> Iterator[None]:
     "Within the block, numbers that are not finite and errors of disk and compiler become an InputError of one line."
     try:
         yield
@@ -240,7 +240,7 @@ def not_finite(run: Run, error: NotFinite) -> InputError:
                       "float32 in a new run")
 
 # %% ../../nbs/training/loop.ipynb #10acc253
-def check_options(run: Run, minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
+def check_limits(run: Run, minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
     "Raises InputError where an option of `train` is impossible, or the run was abandoned."
     if tensorboard:
         needs("torch.utils.tensorboard", "watch")
@@ -264,8 +264,8 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     `data` is the corpus, if it has moved; a process works on at most `device_tokens` positions a side at a time;
     `translate` is asked at each measurement. InputError for anything wrong with run, data, disk or loss.
     """
-    check_options(run, minutes, device_tokens, compile, tensorboard)
-    with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), what_goes_wrong(run):
+    check_limits(run, minutes, device_tokens, compile, tensorboard)
+    with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), readable_errors(run):
         session, line = open_session(run, data, minutes, device_tokens, compile)
         if is_over(session) and run.finished():
             return True
@@ -278,7 +278,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
             loop(session)
         done = is_over(session)
         if rank() == 0:
-            finish(session, done)
+            finish_run(session, done)
         return done
 
 # %% ../../nbs/training/loop.ipynb #8f2294c7
@@ -360,7 +360,7 @@ def show_examples(folder: Path, line: dict, examples: list[tuple[str, str, str]]
     tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)
 
 # %% ../../nbs/training/loop.ipynb #fda2b904
-def save(session: Session, line: dict | None) -> None:
+def save_session(session: Session, line: dict | None) -> None:
     """Write a checkpoint, with the `line` that belongs to it.
 
     Raises NotFinite for weights that are not finite, InputError for a full disk.
@@ -415,7 +415,7 @@ def catch_up(session: Session, line: dict | None) -> None:
         write_line(session, line)
 
 # %% ../../nbs/training/loop.ipynb #6492de03
-def finish(session: Session, done: bool) -> None:
+def finish_run(session: Session, done: bool) -> None:
     "Average the checkpoints, and write the record of these weights."
     run, config, steps, lines = session.run, session.config, session.progress.step, session.run.history.metrics()
     best = best_step(lines, config.save_every)

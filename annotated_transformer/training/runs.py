@@ -20,7 +20,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ..engine.kinds import architecture, build, kind_of
-from .checkpoints import Checkpoints, clear_leavings, load_weights
+from .checkpoints import Checkpoints, remove_partial, load_weights
 from ..tools.files import InputError, creating, file_digest, read_json, write_json, writing
 from ..tools.options import check_fields
 from annotated_transformer.tools.records import (
@@ -275,7 +275,7 @@ class Run:
 
     def continue_from(self, step: int) -> None:
         "Begin a session; remove the average and its record, and what was reported after the checkpoint at `step`."
-        clear_leavings(self.checkpoints.folder)
+        remove_partial(self.checkpoints.folder)
         for name in ("averaged.safetensors", "record.json", "not_finite.json"):
             (self.folder / name).unlink(missing_ok=True)
         self.history.rewrite([line for line in self.history.metrics() if line["step"] <= step])
