@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Objective', 'update', 'divide', 'share', 'updates', 'loop', 'Translated', 'Session', 'is_over', 'open_session',
-           'readable_errors', 'not_finite', 'check_limits', 'train', 'make_objective', 'training_config', 'open_data',
-           'begin_line', 'write_line', 'show_examples', 'save_session', 'restore_training', 'catch_up', 'finish_run',
-           'facts_of', 'check_model', 'start_run']
+           'readable_errors', 'not_finite', 'check_limits', 'check_not_abandoned', 'train', 'make_objective',
+           'training_config', 'open_data', 'begin_line', 'write_line', 'show_examples', 'save_session',
+           'restore_training', 'catch_up', 'finish_run', 'facts_of', 'meta_model', 'check_model', 'start_run']
 
 # %% ../../nbs/training/loop.ipynb #02ce6659
 import contextlib
@@ -240,8 +240,8 @@ def not_finite(run: Run, error: NotFinite) -> InputError:
                       "float32 in a new run")
 
 # %% ../../nbs/training/loop.ipynb #10acc253
-def check_limits(run: Run, minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
-    "Raises InputError where an option of `train` is impossible, or the run was abandoned."
+def check_limits(minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
+    "Raises InputError where an option of `train` is impossible."
     if tensorboard:
         needs("torch.utils.tensorboard", "watch")
     if device_tokens < 1:
@@ -251,6 +251,10 @@ def check_limits(run: Run, minutes: float | None, device_tokens: int, compile: b
     if compile and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++")):
         raise InputError("--compile needs a C++ compiler (g++ or clang++, or the one that CXX names), "
                          "and there is none: leave it out")
+
+
+def check_not_abandoned(run: Run) -> None:
+    "Raises InputError where the run was abandoned."
     if run.record.status() == "abandoned":
         why = run.record.read().get("reason", "no reason noted")
         raise InputError(f"{run.folder}: abandoned ({why}): begin a new run")
@@ -264,7 +268,8 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     `data` is the corpus, if it has moved; a process works on at most `device_tokens` positions a side at a time;
     `translate` is asked at each measurement. InputError for anything wrong with run, data, disk or loss.
     """
-    check_limits(run, minutes, device_tokens, compile, tensorboard)
+    check_limits(minutes, device_tokens, compile, tensorboard)
+    check_not_abandoned(run)
     with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), readable_errors(run):
         session, line = open_session(run, data, minutes, device_tokens, compile)
         if is_over(session) and run.finished():
@@ -455,17 +460,22 @@ def facts_of(corpus: Corpus, vocabulary: str) -> dict:
     }
 
 
-def check_model(config: Any, corpus: Corpus) -> None:
-    """Raises InputError for a model that cannot be built, is larger than the device's memory, or has fewer positions
-    than a sentence of the training or development set has tokens."""
+def meta_model(config: Any) -> nn.Module:
+    "A model of this configuration without memory for its weights. Raises InputError for one that cannot be built."
     try:
-        with torch.device("meta"):  # no memory for the weights
-            count = sum(p.numel() for p in build(config).parameters())
+        with torch.device("meta"):
+            return build(config)
     except ValueError as error:
         raise InputError(str(error)) from None
     except (RuntimeError, TypeError, OverflowError) as error:  # PyTorch's, for a size beyond 64 bits
         raise InputError(f"{type(config).__name__}: no model can be built of these numbers "
                          f"({str(error).partition(chr(10))[0]}): give smaller ones") from None
+
+
+def check_model(config: Any, corpus: Corpus) -> None:
+    """Raises InputError for a model that cannot be built, is larger than the device's memory, or has fewer positions
+    than a sentence of the training or development set has tokens."""
+    count = sum(p.numel() for p in meta_model(config).parameters())
     try:
         torch.empty(8 * count, dtype=torch.uint8, device=training_device())  # the weights and their gradients
     except (RuntimeError, TypeError):  # TypeError: more bytes than 64 bits can count
