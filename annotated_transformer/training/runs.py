@@ -20,7 +20,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ..engine.kinds import architecture, build, kind_of
-from .checkpoints import Checkpoints, clear_leavings, load_weights
+from .checkpoints import Checkpoints, remove_partial, load_weights
 from ..tools.files import InputError, creating, file_digest, read_json, write_json, writing
 from ..tools.options import check_fields
 from annotated_transformer.tools.records import (
@@ -66,7 +66,7 @@ class History:
         "Every set that was scored with the run, oldest first."
         return read_lines(self.folder / "evaluations.jsonl")
 
-# %% ../../nbs/training/runs.ipynb #f8cc497a
+# %% ../../nbs/training/runs.ipynb #85c98fa2
 class RunRecord:
     "The result record of the run in `folder`, made from its configuration and its history."
 
@@ -275,7 +275,7 @@ class Run:
 
     def continue_from(self, step: int) -> None:
         "Begin a session; remove the average and its record, and what was reported after the checkpoint at `step`."
-        clear_leavings(self.checkpoints.folder)
+        remove_partial(self.checkpoints.folder)
         for name in ("averaged.safetensors", "record.json", "not_finite.json"):
             (self.folder / name).unlink(missing_ok=True)
         self.history.rewrite([line for line in self.history.metrics() if line["step"] <= step])
@@ -326,7 +326,7 @@ def find_run(name: str | Path) -> Run:
         raise InputError(f"{name}: no such run directory, nor shipped weights ({', '.join(shipped)})")
     return Run.open(name)
 
-# %% ../../nbs/training/runs.ipynb #796c824c
+
 def stored_in_8_bits(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     "Matrices as 8-bit whole numbers with their rows' scales as `NAME.row_scale`; vectors in half precision."
     stored = {}
@@ -347,7 +347,7 @@ def restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
             out[name] = (tensor.flatten(1) * scale).view_as(tensor)
     return out
 
-# %% ../../nbs/training/runs.ipynb #5505580f
+# %% ../../nbs/training/runs.ipynb #fed9e0b6
 def ship(run: Run, folder: str | Path, bits: Literal[8, 16] = 16) -> None:
     "Write what translation needs to `folder`, at this many bits per weight, as in the package's `pretrained/`."
     from safetensors.torch import save

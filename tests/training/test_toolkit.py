@@ -380,7 +380,7 @@ def test_what_separate_vocabularies_do_not_fit(two_alphabets, finished, data, tm
     assert "its vocabulary is not that of" in refused(capsys, *new, "--from", finished)
     assert "unrecognized arguments: --src-vocab-size" in refused(capsys, *new, "--config", "tiny", "--src-vocab-size",
                                                                  50)
-    with pytest.raises(InputError, match="src_vocab_size 50: the vocabulary in .* has 0 symbols"):
+    with pytest.raises(InputError, match="src_vocab_size 50: the vocabulary in .* has 0 tokens"):
         start_run(tmp_path / "run", data, replace(SHAPE, src_vocab_size=50), TRAINING)
     assert "only runs with the same vocabulary" in refused(capsys, "translate", two_alphabets / "run", finished)
     text = tmp_path / "text"

@@ -222,7 +222,7 @@ def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device
     model = Transformer(replace(SHAPE, dropout=0.0)).double()
     batch = corpus.batch(indices)
     tgt, target = batch.tgt[:, :-1], batch.tgt[:, 1:]
-    spread = smoothing * 300 / 299  # over all symbols, where the authors spread over the others
+    spread = smoothing * 300 / 299  # over all tokens, where the authors spread over the others
     loss = F.cross_entropy(model(batch.src, tgt).flatten(0, 1), target.flatten(), ignore_index=0,
                            label_smoothing=spread)
     gradients = torch.autograd.grad(loss, list(model.parameters()))
