@@ -25,7 +25,7 @@ from .decoder_only import DecoderOnly, after_separator, continued, drawing
 from .encoder_only import Words, draw, learn
 from ..corpus.grammar import grammar
 from ..model.symbols import END, PAD
-from ..corpus.synchronous_grammar import Grammar, Own, flat
+from ..corpus.synchronous_grammar import Grammar, Own, flat_template
 
 # %% ../../nbs/after/alignment.ipynb #060dc0eb
 def rule(word: str, answer: Sequence[str], grammatical: bool) -> float:
@@ -40,7 +40,7 @@ def plans(grammar: Grammar) -> dict[tuple, set[tuple]]:
     "For each atom, the ways to write it in English: its children's atoms and its own words, in order."
     def written(instance) -> tuple:
         return tuple(item.word if isinstance(item, Own) else instance.children[item]
-                     for item in flat(instance.rule.english))
+                     for item in flat_template(instance.rule.english))
 
     return {atom: {written(instance) for way in ways for instance in way}
             for atom, ways in grammar.ways.items()}

@@ -6,8 +6,8 @@
 __all__ = ['REASONS', 'OPTIONS', 'INVISIBLE', 'NORMALISERS', 'UNSPACED', 'OWN_ENDINGS', 'Corpus', 'read_gold', 'reasons',
            'report', 'normalise', 'composed', 'word_count', 'Cleaning', 'clean_pairs', 'sentence_digest', 'hold_out',
            'sentence_key', 'KnownSentences', 'new_counts', 'kept_pairs', 'whole_set', 'copies', 'write_split',
-           'not_empty', 'write_train', 'Recipe', 'build', 'existing', 'grammar_corpus', 'check_languages', 'languages',
-           'from_files', 'file_corpus']
+           'not_empty', 'write_train', 'Recipe', 'write_corpus', 'existing', 'grammar_corpus', 'check_languages',
+           'languages', 'from_files', 'file_corpus']
 
 # %% ../../nbs/corpus/corpora.ipynb #725115be
 import hashlib
@@ -356,7 +356,7 @@ class Recipe:
                 "version": annotated_transformer.__version__}
 
 
-def build(folder, recipe: Recipe, streams: dict[str, Iterable[Pair]], held: set[int] = frozenset(),
+def write_corpus(folder, recipe: Recipe, streams: dict[str, Iterable[Pair]], held: set[int] = frozenset(),
           gold: dict[str, list[dict]] | None = None, weights: dict[str, float] | None = None) -> Corpus:
     """Write the pairs of `streams`, by split, as a corpus; nothing is written where a stream raises InputError.
 
@@ -417,7 +417,7 @@ def grammar_corpus(folder, train: int = 40_000, dev: int = 1_000, test: int = 1_
                for split, some in examples.items()}
     gold = {split: [{"src": e.src, "tgt": e.tgt, **asdict(e)} for e in some]
             for split, some in examples.items() if split != "train"}
-    return build(folder, recipe, streams, gold=gold)
+    return write_corpus(folder, recipe, streams, gold=gold)
 
 # %% ../../nbs/corpus/corpora.ipynb #498064c3
 OWN_ENDINGS = {"tmp", "old", "gold", "ids", "npy", "json", "jsonl", "model", "tsv", "gz", "xz", "bz2",
@@ -473,7 +473,7 @@ def from_files(folder, recipe: Recipe, overwrite: bool, *, rows: dict[str, Itera
 
         chosen, held = hold_out(read("train"), held_out, cleaning) if held_out else ({}, frozenset())
         parts = {split: select_lines(read(whole), path) for split, (whole, path) in subsets.items()}
-        return build(folder, recipe, {split: read(split) for split in files} | rows | parts | chosen, held)
+        return write_corpus(folder, recipe, {split: read(split) for split in files} | rows | parts | chosen, held)
 
 
 def file_corpus(folder, src: str | None, tgt: str | None, train: list, dev: list | None = None,

@@ -18,7 +18,8 @@ from random import Random
 
 from ..tools.files import InputError
 from annotated_transformer.corpus.synchronous_grammar import (
-    Derivation, Example, Grammar, Own, Rule, Word, derivations, draw_derivation, flat, parse_call, parse_rule, realise
+    Derivation, Example, Grammar, Own, Rule, Word, derivations, draw_derivation, flat_template, parse_call, parse_rule,
+    realise
 )
 
 # %% ../../nbs/corpus/grammar.ipynb #d89976b1
@@ -108,7 +109,7 @@ def read_rules() -> tuple[Rule, ...]:
 @lru_cache(1)
 def english_words() -> frozenset[str]:
     "All English words and signs that a sentence may hold, in small letters."
-    own = {part.word for rule in read_rules() for part in flat(rule.english) if isinstance(part, Own)}
+    own = {part.word for rule in read_rules() for part in flat_template(rule.english) if isinstance(part, Own)}
     found = {word.english for words in make_lexicon().values() for word in words} | own | {"an"}
     return frozenset(word.lower() for word in found if word)
 

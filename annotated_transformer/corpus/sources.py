@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from annotated_transformer.corpus.corpora import (
-    Cleaning, Corpus, Recipe, build, check_languages, existing, from_files, hold_out, languages
+    Cleaning, Corpus, Recipe, write_corpus, check_languages, existing, from_files, hold_out, languages
 )
 from ..tools.files import InputError, needs
 from annotated_transformer.tools.text_files import (
@@ -237,4 +237,4 @@ def mixed_corpus(folder, sources_file, src: str | None = None, tgt: str | None =
             chosen, digests = hold_out(read_source_pairs(name, train[name], bar), {f"test_{name}": n}, cleaning)
             streams, held = streams | chosen, held | digests
         streams["train"] = {name: read_source_pairs(name, source, bar) for name, source in train.items()}
-        return build(folder, recipe, streams, held, weights=weights)
+        return write_corpus(folder, recipe, streams, held, weights=weights)

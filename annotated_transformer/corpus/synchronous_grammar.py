@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Word', 'Call', 'Own', 'Rule', 'parse_call', 'parse_rule', 'solve', 'Instance', 'fill_in', 'Derivation', 'Grammar',
            'draw_derivation', 'count_derivations', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency',
-           'Example', 'spell', 'flat', 'brackets', 'realise', 'derivations']
+           'Example', 'spell', 'flat_template', 'brackets', 'realise', 'derivations']
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #0db38586
 import math
@@ -308,11 +308,11 @@ def spell(numbered: list[tuple[int, str]], german: bool) -> tuple[list[str], dic
     return tokens, where
 
 
-def flat(template: tuple) -> list:
+def flat_template(template: tuple) -> list:
     "The parts of a rule's English side without its brackets: numbers of children, and own words."
     if isinstance(template, (int, Own)):
         return [template]
-    return [part for item in template if not isinstance(item, str) for part in flat(item)]
+    return [part for item in template if not isinstance(item, str) for part in flat_template(item)]
 
 
 def brackets(tree: tuple, tokens: list[str], where: dict[int, int]) -> str:
@@ -354,7 +354,7 @@ def derivations(grammar: Grammar, sentence: str) -> list[Derivation]:
         found = [(start + bool(word.english), Derivation(atom, word, {})) for word in grammar.words.get(atom, ())
                  if not word.english or tokens[start:start + 1] == [word.english.lower()]]
         for instance in (instance for way in grammar.ways.get(atom, ()) for instance in way):
-            items = flat(instance.rule.english)
+            items = flat_template(instance.rule.english)
             found += [(end, d._replace(atom=atom)) for end, d in sequence(items, instance, start, {})]
         return found
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['UNKNOWN_MARK', 'SUBLAYERS', 'LEAST', 'INK', 'MUTED', 'HEIGHT', 'LayerHead', 'FARTHEST', 'MAKING', 'ITS',
-           'word_places', 'join', 'View', 'labels', 'view', 'Part', 'Drawing', 'lines', 'chosen_heads', 'place_of',
-           'named', 'head_view', 'sentences', 'own_outputs', 'offsets', 'offset_means', 'heads_above_average',
-           'figure_view', 'figure_3', 'figure_4', 'figure_5', 'overview', 'matrix_view']
+           'word_places', 'join', 'View', 'labels', 'view', 'Part', 'Drawing', 'head_lines', 'chosen_heads',
+           'word_index', 'named', 'head_view', 'sentences', 'own_outputs', 'offsets', 'offset_means',
+           'heads_above_average', 'figure_view', 'figure_3', 'figure_4', 'figure_5', 'overview', 'matrix_view']
 
 # %% ../../nbs/inside/attention_figures.ipynb #1f0d7c4e
 import json
@@ -161,7 +161,7 @@ class Drawing:
 LayerHead = tuple[int, int]  # counted from 0
 
 
-def lines(view: View, heads: Sequence[LayerHead], title: str, pinned: int | None = None) -> Part:
+def head_lines(view: View, heads: Sequence[LayerHead], title: str, pinned: int | None = None) -> Part:
     "The lines of some heads, or with `pinned` those from that query alone."
     n = max(len(view.queries), len(view.keys))
     column = min(40.0, max(12.0, 760 / n))
@@ -207,7 +207,7 @@ def chosen_heads(view: View, layer: int, heads: Sequence[int] | None) -> list[La
     return [(layer % n_layers, head) for head in heads]
 
 
-def place_of(word: str | int, words: list[str]) -> int:
+def word_index(word: str | int, words: list[str]) -> int:
     "The place of `word` among a view's labels; either part of `read → written` will do. InputError if it is missing."
     found = [i for i, label in enumerate(words) if word in (i, label, *label.split(" \u2192 "))]
     if not found:
@@ -232,8 +232,8 @@ def head_view(translator: Translator, src: str, tgt: str | None = None, stack: s
     `figures/`. Raises InputError for an unknown stack, layer, head or word.
     """
     drawn = view(translator, src, tgt, stack, joined)
-    chosen, pinned = chosen_heads(drawn, layer, heads), None if word is None else place_of(word, drawn.queries)
-    return Drawing(lines(drawn, chosen, named(drawn, chosen), pinned)).named(name)
+    chosen, pinned = chosen_heads(drawn, layer, heads), None if word is None else word_index(word, drawn.queries)
+    return Drawing(head_lines(drawn, chosen, named(drawn, chosen), pinned)).named(name)
 
 # %% ../../nbs/inside/attention_figures.ipynb #115662e5
 def sentences(translator: Translator, n: int = 200) -> list[str]:
@@ -318,8 +318,8 @@ def figure_3(translator: Translator, src: str = MAKING, word: str | int = "makin
     `name` is as for `head_view`.
     """
     drawn = figure_view(translator, src, heads, averages)
-    query = place_of(word, drawn.queries)
-    return Drawing(lines(drawn, heads or heads_above_average(drawn, 4, query),
+    query = word_index(word, drawn.queries)
+    return Drawing(head_lines(drawn, heads or heads_above_average(drawn, 4, query),
                          f"Figure 3, from weights of ours: encoder, from \u201c{word}\u201d", query)).named(name)
 
 
@@ -327,17 +327,17 @@ def figure_4(translator: Translator, src: str = ITS, word: str | int = "its", he
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
     "The paper's Figure 4: one head in full; below, what one word looks at in it and in another. See `figure_3`."
     drawn = figure_view(translator, src, heads, averages)
-    query = place_of(word, drawn.queries)
+    query = word_index(word, drawn.queries)
     heads = heads or heads_above_average(drawn, 2, query)
-    return Drawing(lines(drawn, heads[:1], f"Figure 4, from weights of ours: {named(drawn, heads[:1])}"),
-                   lines(drawn, heads, f"From \u201c{word}\u201d alone", query)).named(name)
+    return Drawing(head_lines(drawn, heads[:1], f"Figure 4, from weights of ours: {named(drawn, heads[:1])}"),
+                   head_lines(drawn, heads, f"From \u201c{word}\u201d alone", query)).named(name)
 
 
 def figure_5(translator: Translator, src: str = ITS, heads: Sequence[LayerHead] | None = None,
              averages: Mapping[str, np.ndarray] | None = None, name: str | None = None) -> Drawing:
     "The paper's Figure 5: two heads in full, by default those farthest above average over the sentence."
     drawn = figure_view(translator, src, heads, averages)
-    return Drawing(*(lines(drawn, [head], f"Figure 5, from weights of ours: {named(drawn, [head])}")
+    return Drawing(*(head_lines(drawn, [head], f"Figure 5, from weights of ours: {named(drawn, [head])}")
                      for head in heads or heads_above_average(drawn, 2))).named(name)
 
 # %% ../../nbs/inside/attention_figures.ipynb #c916550e

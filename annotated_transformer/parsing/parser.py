@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA', 'PARSER_SMALL', 'SMALL_TRAINING', 'PRESETS',
-           'Written', 'TreeConstraint', 'allowed', 'advance', 'WordedTreeConstraint', 'Parse', 'Parser', 'load_parser',
-           'Parsed', 'parse_trees', 'parse_corpus', 'choose_beam', 'continue_on']
+           'TreeProgress', 'TreeConstraint', 'allowed', 'advance', 'WordedTreeConstraint', 'Parse', 'Parser',
+           'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'choose_beam', 'continue_on']
 
 # %% ../../nbs/parsing/parser.ipynb #76c05ef2
 import math
@@ -54,7 +54,7 @@ PRESETS = {
 
 # %% ../../nbs/parsing/parser.ipynb #b35e5ae7
 @dataclass
-class Written:
+class TreeProgress:
     "How far each hypothesis, the beginning of a tree, has come."
 
     src: Int[Tensor, "sentence src"]
@@ -98,28 +98,28 @@ class TreeConstraint(Constraint):
         self.end = torch.arange(len(pieces), device=device) == END
         self.extra, self.most, self.deepest, self.longest_chain = extra, most, deepest, longest_chain
 
-    def start(self, src: Int[Tensor, "sentence src"]) -> Written:
+    def start(self, src: Int[Tensor, "sentence src"]) -> TreeProgress:
         "Nothing is written yet, and each sentence has one place."
         left = self.to_come(src)
         room = ((src != PAD).sum(1, keepdim=True) + self.extra).clamp(max=self.most).long() - 1
         room = torch.maximum(room, left + 2)  # a sentence that is too long begins a tree all the same
         none = torch.zeros_like(left)
-        return Written(src, left, room, none, none, none[..., None].expand(-1, -1, self.deepest))
+        return TreeProgress(src, left, room, none, none, none[..., None].expand(-1, -1, self.deepest))
 
     def to_come(self, src: Int[Tensor, "sentence src"]) -> Int[Tensor, "sentence 1"]:
         "How many leaves there will be."
         return self.begins_word[src].sum(1, keepdim=True)
 
-    def leaves(self, state: Written) -> Bool[Tensor, "#sentence #place vocab_size"]:
+    def leaves(self, state: TreeProgress) -> Bool[Tensor, "#sentence #place vocab_size"]:
         "The symbols that may stand for the source's next word."
         return self.leaf[None, None]
 
-    def between(self, state: Written) -> Bool[Tensor, "sentence place"]:
+    def between(self, state: TreeProgress) -> Bool[Tensor, "sentence place"]:
         "Whether a hypothesis stands between two words: always, where a word is one symbol."
         return torch.ones_like(state.left, dtype=torch.bool)
 
 # %% ../../nbs/parsing/parser.ipynb #444ab801
-def allowed(self: TreeConstraint, state: Written) -> Bool[Tensor, "sentence place vocab_size"]:
+def allowed(self: TreeConstraint, state: TreeProgress) -> Bool[Tensor, "sentence place vocab_size"]:
     "The symbols that may come next in each hypothesis."
     more, inside, between = state.left > 0, state.depth > 0, self.between(state)
     fits = (state.depth < self.deepest) & (state.room >= state.left + state.depth + 2)
@@ -131,8 +131,8 @@ def allowed(self: TreeConstraint, state: Written) -> Bool[Tensor, "sentence plac
             | (self.partner == innermost) | (~more & ~inside)[..., None] & self.end)
 
 # %% ../../nbs/parsing/parser.ipynb #baa439d6
-def advance(self: TreeConstraint, state: Written, parent: Int[Tensor, "sentence beam"],
-            symbol: Int[Tensor, "sentence beam"]) -> Written:
+def advance(self: TreeConstraint, state: TreeProgress, parent: Int[Tensor, "sentence beam"],
+            symbol: Int[Tensor, "sentence beam"]) -> TreeProgress:
     "The hypotheses after a step: each continues the one at place `parent` with `symbol`."
     left, room, depth, chain = (getattr(state, name).gather(1, parent)
                                 for name in ("left", "room", "depth", "chain"))
@@ -140,7 +140,7 @@ def advance(self: TreeConstraint, state: Written, parent: Int[Tensor, "sentence 
     opens, closes = self.opens[symbol], self.partner[symbol] >= 0
     leaf = ~opens & ~closes & ~self.end[symbol]
     top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
-    return Written(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(), (chain + 1) * opens,
+    return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(), (chain + 1) * opens,
                    torch.where(opens[..., None] & top, symbol[..., None], stack))
 
 
@@ -153,19 +153,19 @@ class WordedTreeConstraint(TreeConstraint):
     def to_come(self, src: Int[Tensor, "sentence src"]) -> Int[Tensor, "sentence 1"]:
         return ((src != PAD) & (src != END)).sum(1, keepdim=True)
 
-    def next_piece(self, state: Written) -> Int[Tensor, "sentence place"]:
+    def next_piece(self, state: TreeProgress) -> Int[Tensor, "sentence place"]:
         "The source's next piece; the end symbol where nothing is left."
         return state.src.gather(1, (self.to_come(state.src) - state.left).clamp(max=state.src.size(1) - 1))
 
-    def leaves(self, state: Written) -> Bool[Tensor, "sentence place vocab_size"]:
+    def leaves(self, state: TreeProgress) -> Bool[Tensor, "sentence place vocab_size"]:
         piece = self.next_piece(state)
         return torch.arange(len(self.leaf), device=piece.device) == piece[..., None]
 
-    def between(self, state: Written) -> Bool[Tensor, "sentence place"]:
+    def between(self, state: TreeProgress) -> Bool[Tensor, "sentence place"]:
         return self.begins_word[self.next_piece(state)] | (state.left == 0)
 
     def weigh(self, logs: Float[Tensor, "sentence place vocab_size"],
-              state: Written) -> Float[Tensor, "sentence place vocab_size"]:
+              state: TreeProgress) -> Float[Tensor, "sentence place vocab_size"]:
         "All words' probability is the next word's; inside a word, its next piece is certain."
         words, piece = ~self.opens & (self.partner < 0) & ~self.end, self.next_piece(state)[..., None]
         any_word = logs.masked_fill(~words, -torch.inf).logsumexp(-1, keepdim=True)

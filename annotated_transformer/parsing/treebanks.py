@@ -18,7 +18,7 @@ from pathlib import Path
 
 # %% ../../nbs/parsing/treebanks.ipynb #fcb4efbb
 from ..corpus.batching import encode_corpus, encoded_so_far
-from ..corpus.corpora import (Cleaning, Corpus, Pair, Recipe, build, existing,
+from ..corpus.corpora import (Cleaning, Corpus, Pair, Recipe, write_corpus, existing,
                                            read_gold, sentence_digest)
 from ..tools.files import InputError
 from ..tools.text_files import ENDING, check_file, progress
@@ -197,7 +197,7 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
         kept = [(place, tree) for place, tree in some if tree]
         streams[split] = [as_pair(place, tree, leaves) for place, tree in kept]
         gold[split] = [{"src": source_line(tree.words), "tree": str(tree)} for _, tree in kept]
-    return build(folder, recipe, streams, gold=gold)
+    return write_corpus(folder, recipe, streams, gold=gold)
 
 # %% ../../nbs/parsing/treebanks.ipynb #c4b13d47
 def grammar_trees(**sizes: int) -> dict[str, Iterator[TreebankTree]]:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TOKEN', 'OUTER', 'WORD', 'Leaves', 'PUNCTUATION', 'Bracket', 'Tree', 'is_open', 'brackets_of', 'trees_in',
-           'misplaced', 'read_trees', 'read_tree', 'clean_tree', 'phrase_label', 'with_one_root', 'places',
+           'misplaced', 'read_trees', 'read_tree', 'clean_tree', 'phrase_label', 'with_one_root', 'tree_layout',
            'chart_rows', 'tree_chart', 'draw_tree', 'linearise', 'guessed_tags', 'Restoring', 'restore']
 
 # %% ../../nbs/parsing/trees.ipynb #0c4b4404
@@ -186,7 +186,7 @@ def with_one_root(walk: list[str]) -> Tree:
     return Tree(("(TOP" if walk[0] == "(" else walk[0], *walk[1:]))
 
 # %% ../../nbs/parsing/trees.ipynb #572360a2
-def places(tree: Tree) -> list[dict]:
+def tree_layout(tree: Tree) -> list[dict]:
     """Each phrase and word with its middle `x` (in characters from the left), its height `y`, and those of
     the phrase around it.
     """
@@ -214,7 +214,7 @@ def chart_rows(tree: Tree, other: Tree | None) -> list[dict]:
     it `covers`.
     """
     spare, rows = list(other.brackets if other and other.words == tree.words else tree.brackets), []
-    for node in places(tree):
+    for node in tree_layout(tree):
         bracket = node["bracket"]
         kind = "word" if bracket is None else "in both" if bracket in spare else "in one"
         if kind == "in both":
@@ -238,7 +238,7 @@ def tree_chart(tree: Tree, other: Tree | None = None, title: str = ""):
     # a line leaves room for the text
     frame = pd.DataFrame(chart_rows(tree, other)).assign(over=lambda f: f.y + 0.3, under=lambda f: f.up_y - 0.3)
     # two trees stand on one line
-    width, top = max(frame.x) + 4, max(node["y"] for t in (tree, other or tree) for node in places(t))
+    width, top = max(frame.x) + 4, max(node["y"] for t in (tree, other or tree) for node in tree_layout(t))
     x, y = (alt.Scale(domain=[-1, width], nice=False), alt.Scale(domain=[-0.4, top + 0.4], nice=False))
     base = alt.Chart(frame).encode(alt.X("x:Q", axis=None, scale=x), alt.Y("y:Q", axis=None, scale=y))
     # at right angles, so that no line crosses a name

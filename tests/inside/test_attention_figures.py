@@ -17,7 +17,7 @@ from annotated_transformer.inside.attention_figures import (
     figure_5,
     head_view,
     labels,
-    lines,
+    head_lines,
     matrix_view,
     offset_means,
     overview,
@@ -169,7 +169,7 @@ def test_the_three_figures(t):
         named = figure(t, SENTENCE, **options, heads=found)
         assert by_rule.svg == named.svg != figure(t, SENTENCE, **options, heads=found[::-1]).svg
         assert "<script" not in named.svg and "<button" not in named.svg
-    only = Drawing(lines(seen, [(1, 1)], "it", seen.queries.index("it")))
+    only = Drawing(head_lines(seen, [(1, 1)], "it", seen.queries.index("it")))
     assert opacities(figure_3(t, SENTENCE, word="it", heads=[(1, 1)])) == opacities(only)
     for figure in (figure_3, figure_4):
         with pytest.raises(InputError, match="word 'making': none of the words that look"):
