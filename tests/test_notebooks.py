@@ -364,9 +364,9 @@ def rooms(root: Path, tmp: Path) -> Iterator[str]:
 
 
 def tidied(root: Path, tmp: Path) -> Iterator[str]:
-    chapters = tidy.read(root / "nbs")
-    for path, nb in chapters.items():
-        if (wanted := tidy.tidied(path, chapters)["cells"]) == nb["cells"]:
+    book = tidy.read(root / "nbs")
+    for path, nb in book.notebooks.items():
+        if (wanted := tidy.tidied(path, book)["cells"]) == nb["cells"]:
             continue
         what = "line of links" if wanted[-1] != nb["cells"][-1] else "metadata or the output of cells"
         yield f"the {what} of {name(path)} is not what .ci/tidy.py writes; run: .venv/bin/python .ci/tidy.py"
