@@ -1,7 +1,7 @@
 """Films the live page for README, and takes the preview picture of links: python .ci/film.py (Chromium is needed).
 
-A sentence is typed, the edge from *it* to its noun is cut, and the German pronoun changes. Writes figures/look-inside.webp
-and figures/preview.png.
+A sentence is typed, the edge from *it* to its noun is cut, and the German pronoun changes. Writes
+figures/look-inside.webp and figures/preview.png.
 """
 import base64
 import io

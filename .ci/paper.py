@@ -1,4 +1,4 @@
-"""Prints where the reader's copy of the paper's source lies, for `make lab` and `make site`; nothing where there is none.
+"""Prints where the reader's copy of the paper's source lies, if there is one: `make lab` and `make site` call it.
 
 A person at a terminal is asked once whether to fetch it. The answer is kept beside the copy, outside the checkout.
 """

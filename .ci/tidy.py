@@ -3,9 +3,9 @@
 Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those with the tag `hide-input` or
 `solution`. JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a
 folded cell has both. A chapter ends on its links: the chapter before it, the contents, the chapter after it, in the
-order of nbs/contents.toml (the book's chapters lead to the book's, the appendix's to the appendix's); on the path of one
-hour a second line leads to that path's next chapter. What a cell printed piece by piece is one output. Only what is not
-so yet is written, so that a second run changes nothing.
+order of nbs/contents.toml (the book's chapters lead to the book's, the appendix's to the appendix's); on the path of
+one hour a second line leads to that path's next chapter. What a cell printed piece by piece is one output. Only what is
+not so yet is written, so that a second run changes nothing.
 """
 import ast
 import hashlib
@@ -118,7 +118,8 @@ def read(nbs: Path) -> Book:
         return [nbs / f"{chapter['path']}.ipynb" for chapter in chapters if chapter.get(key)]
 
     paths = [nbs / "index.ipynb", *those("path")]
-    return Book({path: json.loads(path.read_text(encoding="utf-8")) for path in paths}, those("hour"), those("appendix"))
+    notebooks = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return Book(notebooks, those("hour"), those("appendix"))
 
 
 def main(nbs: Path) -> None:

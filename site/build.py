@@ -40,6 +40,8 @@ from chapters import (  # noqa: E402
 )
 
 CHART = "application/vnd.vegalite.v5+json"
+# what a picture's reader cannot see: words for screen readers (an image has its alt), the third decimal
+UNSEEN = re.compile(r' (?:aria-\w+|role|class|pointer-events)="[^"]*"| opacity="1"|(?<=\.\d\d)\d+')
 DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
 
 
@@ -234,8 +236,9 @@ LIVE = """<div class="doors"><a href="#play"><b>Play</b> with a live translator<
 
 <iframe class="live" id="play" data-src="_static/look_inside.html" title="Look inside a Transformer while it
 translates"></iframe>"""
-LEAD = """The 2017 paper that introduced the Transformer, as {count} chapters that restate it, build it in plain PyTorch, check
-it, and put its claims to the test. Type a sentence below, cut an edge of attention, and see what it was for."""
+LEAD = """The 2017 paper that introduced the Transformer, as {count} chapters that restate it, build it in plain
+PyTorch, check it, and put its claims to the test. Type a sentence below, cut an edge of attention, and see what it
+was for."""
 
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
@@ -339,7 +342,7 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     shutil.copy(ROOT / "LICENSE", source)
     shutil.copytree(ROOT / "figures", source / "figures")
     for svg in (source / "figures").rglob("*.svg"):
-        svg.write_text(DARK.sub("", svg.read_text(encoding="utf-8")), encoding="utf-8")
+        svg.write_text(UNSEEN.sub("", DARK.sub("", svg.read_text(encoding="utf-8"))), encoding="utf-8")
     for folder in (source / "results", source / "extra" / "results"):
         shutil.copytree(nbs / "results", folder)
     unique: dict[str, list] = {}
@@ -365,8 +368,8 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
         linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
         (source / f"{stem}.md").write_text(linked, encoding="utf-8")
     extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
-             for stem in ("overview", "teaching", "notation", "glossary", "api", "public_names", "references", "contributing",
-                          "changelog")}
+             for stem in ("overview", "teaching", "notation", "glossary", "api", "public_names", "references",
+                          "contributing", "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
     book, appendix = ([c.name for c in chapters if c.appendix == kind] for kind in (False, True))
     (source / "ends.json").write_text(json.dumps({"last": book[-1], "first": appendix[0] if appendix else None}))

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ABOUT = ("Attention Is All You Need, section by section: live in your browser, as notebooks to run, and put to the test.")
+ABOUT = "Attention Is All You Need, section by section: live in your browser, as notebooks, and put to the test."
 SEARCH = r"searchtools|language_data|searchindex"
 LATER = r"doctools|sphinx_highlight|sphinx-book-theme"
 
@@ -81,9 +81,10 @@ def slim(site: Path, about: dict[str, str]) -> None:
         if name.startswith("_static/"):
             continue
         page = scripts(path.read_text(encoding="utf-8"), "fontawesome", "")
-        page = scripts(page, LATER, r"<script defer\1></script>")
+        page = re.sub(r'<span class="(?:n|p|w|nn)">([^<]*)</span>', r"\1", page)  # code of no colour of its own
+        page = re.sub(r"<img (?![^>]*loading=)", '<img loading="lazy" ', page)
         if name != "search":
-            page = scripts(page, SEARCH, "")
+            page = scripts(scripts(page, SEARCH, ""), LATER, r"<script defer\1></script>")
         else:
             page = scripts(page, "searchtools", r'<script\1></script><script src="_static/search.js"></script>')
         page = head(page, name, about.get(name, ABOUT), base)
