@@ -68,7 +68,7 @@ def used(sheet: str, words: set[str]) -> str:
             continue
         elif at.startswith("@"):
             kept.append(f"{before}{{{within}}}" if not before.endswith(";") else before)
-        elif any(set(re.findall(r"[.#]([A-Za-z_][\w-]*)", one)) <= words for one in before.split(",")):
+        elif any(set(re.findall(r"[.#](-?[A-Za-z_][\w-]*)", one)) <= words for one in before.split(",")):
             kept.append(f"{before}{{{within}}}")
     return "".join(kept)
 
@@ -81,7 +81,9 @@ def slim(site: Path, about: dict[str, str]) -> None:
         if name.startswith("_static/"):
             continue
         page = scripts(path.read_text(encoding="utf-8"), "fontawesome", "")
-        page = re.sub(r'<span class="(?:n|p|w|nn)">([^<]*)</span>', r"\1", page)  # code of no colour of its own
+        # code of no colour of its own: names, punctuation, spaces, text within strings
+        page = re.sub(r'<span class="(?:n|p|w|nn|si)">([^<]*)</span>', r"\1", page)
+        page = page.replace("padding: 4px 14px; vertical-align: top; border: none; ", "")  # book.css has it
         page = re.sub(r"<img (?![^>]*loading=)", '<img loading="lazy" ', page)
         if name != "search":
             page = scripts(scripts(page, SEARCH, ""), LATER, r"<script defer\1></script>")
@@ -95,7 +97,8 @@ def slim(site: Path, about: dict[str, str]) -> None:
         if not {"charts", "mathjax", "fontawesome.js", "vega.js"} & set(script.relative_to(static).parts):
             words.update(re.findall(r"[\w-]+", script.read_text(encoding="utf-8")))
     for sheet in static.rglob("*.css"):
-        sheet.write_text(used(sheet.read_text(encoding="utf-8"), words), encoding="utf-8")
+        short = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", sheet.read_text(encoding="utf-8"), flags=re.S))
+        sheet.write_text(used(short, words), encoding="utf-8")
     for waste in [*static.rglob("*.map"), *static.rglob("fontawesome.js*"), *static.glob("vendor/fontawesome/**/*")]:
         if waste.is_file():
             waste.unlink()
