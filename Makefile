@@ -7,15 +7,20 @@ BIN = .venv/bin
 RUNTIME = .venv/.runtime
 DEVELOP = .venv/.develop
 NB = * */*
+BOOKS = $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done)
 PAPER =
-LAB_NBS = $(if $(PAPER),build/with_the_paper/nbs,nbs)
 
 RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
-# tests leave figures/ as it is; two processes share the cores, one thread each; start_here trains for a tenth of its updates
-CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_FIGURES="$$PWD/build/figures" ANNOTATED_UPDATES=60
+# only `make figures` draws figures/ anew; chapters that are read, tested or built draw into build/figures/
+FIGURES = build/figures
+DRAWN = $(RUN) ANNOTATED_FIGURES="$$PWD/$(FIGURES)"
+# two processes share the cores, one thread each; start_here trains for a tenth of its updates
+CHECK = $(DRAWN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=60
+# the reader's copy of the paper's source: named, fetched before, or offered to whoever sits at a terminal
+HAVE_PAPER = $(if $(PAPER),'$(PAPER)',"$$($(RUN) python .ci/paper.py)")
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
 
-.PHONY: help demo test test-all check evidence lab exercises export notebooks figures readme site
+.PHONY: help demo test test-all check evidence lab exercises export text notebooks figures readme site
 
 help: ## what there is (this list)
 	@sed -n 's/^\([a-z-]*\):.* ## /\1#/p' Makefile | awk -F '#' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -38,11 +43,12 @@ check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run,
 evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts and the runner
 	@$(CHECK) pytest -n 2 --dist loadgroup tests/experiments
 
-lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy: with the paper's own words folded in)
-	@$(RUN) jupytext --quiet --sync nbs/*.ipynb nbs/*/*.ipynb
-	@$(if $(PAPER),$(RUN) python site/original.py '$(PAPER)')
-	@$(RUN) jupyter trust $(LAB_NBS)/*.ipynb $(LAB_NBS)/*/*.ipynb > /dev/null
-	@$(RUN) jupyter lab --LabApp.default_url=/lab/tree/$(LAB_NBS)/index.ipynb --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter $(LAB)
+lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy of the paper's source: its words folded in)
+	@$(RUN) jupyter trust nbs/*.ipynb nbs/*/*.ipynb > /dev/null
+	@paper=$(HAVE_PAPER); $(DRAWN) ANNOTATED_TRANSFORMER_PAPER="$$paper" PYTHONPATH="$$PWD/.ci/lab" jupyter lab --custom-css \
+		--ServerApp.jpserver_extensions='{"book_lab": True, "jupyterlab": True, "jupyterlab_jupytext": False}' \
+		--ServerApp.contents_manager_class=book_lab.Notebooks --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter \
+		--LabApp.app_settings_dir="$$PWD/.ci/lab/settings" --LabApp.default_url=/lab/tree/nbs/index.ipynb $(LAB)
 
 exercises: $(DEVELOP) ## write exercises/, a learner's copy of the chapters without the solutions
 	@$(RUN) python .ci/exercises.py
@@ -50,27 +56,31 @@ exercises: $(DEVELOP) ## write exercises/, a learner's copy of the chapters with
 export: $(DEVELOP) ## write annotated_transformer/ from the chapters
 	@$(RUN) nbdev_export
 
-notebooks: $(DEVELOP) ## build chapters: text copy -> notebook, exported, executed, cleaned (one: make notebooks NB=model/attention)
-	@$(RUN) jupytext --quiet --sync $$(cd nbs && for nb in $(NB); do ls $$nb.ipynb $$nb.py 2> /dev/null | sed 's#^#nbs/#'; done)
-	@$(RUN) jupytext --quiet --set-kernel python3 $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done)
+text: $(DEVELOP) ## chapters as Python files in build/text/, to edit there (make text NB=model/attention)
+	@$(RUN) jupytext --quiet --sync $(BOOKS)
+
+notebooks: $(DEVELOP) ## build chapters: exported, executed, cleaned (one: make notebooks NB=model/attention)
+	@for nb in $(BOOKS); do copy=build/text/$${nb#nbs/}; if [ -f "$${copy%.ipynb}.py" ]; then $(RUN) jupytext --quiet --sync $$nb; fi; done
+	@$(RUN) jupytext --quiet --set-kernel python3 $(BOOKS)
 	@$(RUN) nbdev_export
 	@mkdir -p build && echo "executing $(NB)"
-	@$(RUN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
+	@$(DRAWN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
 		'--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' \
-		'--ClearMetadataPreprocessor.preserve_cell_metadata_mask={"tags", "jupyter"}' $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done) 2> build/execute.log \
+		'--ClearMetadataPreprocessor.preserve_cell_metadata_mask={"tags", "jupyter"}' $(BOOKS) 2> build/execute.log \
 		|| { cat build/execute.log >&2; exit 1; }
 	@$(RUN) python .ci/tidy.py
 	@$(RUN) nbdev_clean
 	@$(RUN) nbdev_export
 	@$(MAKE) -s readme
 
-figures: notebooks ## draw figures/ anew (a chapter draws its own as it runs)
+figures: ## the same, and the pictures in figures/ drawn anew (one chapter's: make figures NB=model/attention)
+	@$(MAKE) -s notebooks FIGURES=figures
 
 readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@$(RUN) python .ci/readme.py
 
-site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own words folded in: make site PAPER=your/copy)
-	@$(RUN) python site/build.py $(if $(PAPER),--paper '$(PAPER)')
+site: $(DEVELOP) ## the chapters as a website in build/site/ (PAPER=your/copy of the paper's source: its words folded in)
+	@paper=$(HAVE_PAPER); $(RUN) python site/build.py $${paper:+--paper "$$paper"}
 
 .venv/.python:
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
@@ -87,6 +97,4 @@ site: $(DEVELOP) ## the chapters as a website in build/site/ (the paper's own wo
 .venv/.develop: .venv/.python settings.ini setup.py constraints.txt
 	@echo "Installing PyTorch, JupyterLab, nbdev and the test tools into .venv, this once"
 	@$(PIP) -e '.[dev]'
-	@mkdir -p .venv/share/jupyter/lab/settings  # in this JupyterLab long lines of code go on below: no scroll bars
-	@echo '{"@jupyterlab/notebook-extension:tracker": {"codeCellConfig": {"lineWrap": true}}}' > .venv/share/jupyter/lab/settings/overrides.json
 	@touch .venv/.runtime $@

@@ -65,7 +65,7 @@ def learners(nb: dict, place: str, copies: set[str]) -> dict:
 
 def chapters(nbs: Path) -> dict[str, dict]:
     "The chapters that have exercises, by their places in `nbs`, in the order of the book."
-    return {path.relative_to(nbs).as_posix(): nb for path, nb in tidy.read(nbs).items()
+    return {path.relative_to(nbs).as_posix(): nb for path, nb in tidy.read(nbs).notebooks.items()
             if any(is_a(cell, "solution") for cell in nb["cells"])}
 
 

@@ -1,4 +1,7 @@
-"""Writes README.md from nbs/index.ipynb: `make readme` calls it. Of a folded cell it shows the output alone."""
+"""Writes README.md from nbs/index.ipynb: `make readme` calls it.
+
+Of a folded cell it shows the output alone; cells with the tag `map`, the list of chapters, are left out.
+"""
 import re
 from pathlib import Path
 
@@ -8,9 +11,9 @@ def readme(index: Path) -> str:
     from nbconvert import MarkdownExporter
     from traitlets.config import Config
 
-    folded = {"enabled": True, "remove_input_tags": {"hide-input"}}
+    folded = {"enabled": True, "remove_input_tags": {"hide-input"}, "remove_cell_tags": {"map"}}
     made, _ = MarkdownExporter(config=Config(TagRemovePreprocessor=folded)).from_filename(str(index))
-    made = re.sub(r"\]\((?=[\w./-]+\.(?:ipynb|json|toml))(?!\.\./)", "](nbs/", made).replace("](../", "](")
+    made = re.sub(r"\]\((?=[\w./-]+\.(?:ipynb|jsonl?|toml))(?!\.\./)", "](nbs/", made).replace("](../", "](")
     lines, open_block = [], False
     for line in map(str.rstrip, made.splitlines()):
         if line.startswith("```"):

@@ -2,9 +2,10 @@
 
 Folded are code cells that only import, that hold `#| default_exp` or `#| hide`, and those with the tag `hide-input` or
 `solution`. JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a
-folded cell has both. A chapter ends on one line of links: the chapter before it, the contents, the chapter after it,
-in the order of nbs/contents.toml. What a cell printed piece by piece is one output. Only what is not so yet is
-written, so that a second run changes nothing.
+folded cell has both. A chapter ends on its links: the chapter before it, the contents, the chapter after it, in the
+order of nbs/contents.toml (the book's chapters lead to the book's, the appendix's to the appendix's); on the path of
+one hour a second line leads to that path's next chapter. What a cell printed piece by piece is one output. Only what is
+not so yet is written, so that a second run changes nothing.
 """
 import ast
 import hashlib
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -59,49 +61,71 @@ def title(nb: dict) -> str:
     return text(nb["cells"][0]).split("\n")[0].removeprefix("# ")
 
 
-def links(path: Path, chapters: dict[Path, dict]) -> str:
-    "The line at a chapter's end. `chapters` are all of them, in order, the index first."
+@dataclass(frozen=True)
+class Book:
+    "All notebooks, the index first, and which chapters are on the path of one hour or in the appendix."
+    notebooks: dict[Path, dict]
+    hour: list[Path]
+    appendix: list[Path]
+
+
+def links(path: Path, book: Book) -> str:
+    "The links at a chapter's end."
     def to(other: Path) -> str:
         return Path(os.path.relpath(other, path.parent)).as_posix()
 
-    index, *order = chapters
+    def named(other: Path) -> str:
+        return f"[{title(book.notebooks[other])}]({to(other)})"
+
+    index, *chapters = book.notebooks
+    order = [other for other in chapters if (other in book.appendix) == (path in book.appendix)]
     place = order.index(path)
-    before = [f"← [{title(chapters[p])}]({to(p)})" for p in order[max(place - 1, 0) : place]]
-    after = [f"[{title(chapters[p])}]({to(p)}) →" for p in order[place + 1 : place + 2]]
-    return " · ".join([*before, f"[Contents]({to(index)})", *after])
+    before = [f"← {named(other)}" for other in order[max(place - 1, 0) : place]]
+    after = [f"{named(other)} →" for other in order[place + 1 : place + 2]]
+    line = " · ".join([*before, f"[Contents]({to(index)})", *after])
+    if path not in book.hour:
+        return line
+    rest = book.hour[book.hour.index(path) + 1 :]
+    return f"{line}\n\n" + (f"In one hour: {named(rest[0])} →" if rest else "Here ends the path of one hour.")
 
 
 def is_links(cell: dict) -> bool:
-    line = r".*\[Contents\]\([./]*index\.ipynb\).*"
+    line = r".*\[Contents\]\([./]*index\.ipynb\).*(\n\n(In one hour|Here ends).*)?"
     return cell["cell_type"] == "markdown" and bool(re.fullmatch(line, text(cell).strip()))
 
 
-def tidied(path: Path, chapters: dict[Path, dict]) -> dict:
+def tidied(path: Path, book: Book) -> dict:
     "The chapter at `path` with its folds and its links."
     cells = []
-    for cell in chapters[path]["cells"]:
+    for cell in book.notebooks[path]["cells"]:
         if is_links(cell):
             continue
         if cell["id"] == "links":  # jupytext gives a new cell the id of the cell that stood in its place
             cell = {**cell, "id": hashlib.sha256(text(cell).encode()).hexdigest()[:8]}
         cells.append(whole_streams(folded(cell)) if cell["cell_type"] == "code" else cell)
     if path.stem == "index":
-        return {**chapters[path], "cells": cells}
-    last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": [links(path, chapters)]}
-    return {**chapters[path], "cells": [*cells, last]}
+        return {**book.notebooks[path], "cells": cells}
+    last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": links(path, book).splitlines(True)}
+    return {**book.notebooks[path], "cells": [*cells, last]}
 
 
-def read(nbs: Path) -> dict[Path, dict]:
-    "The index, and the chapters in the order of contents.toml."
-    parts = tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["part"]
-    paths = [nbs / "index.ipynb", *(nbs / f"{chapter['path']}.ipynb" for part in parts for chapter in part["chapter"])]
-    return {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+def read(nbs: Path) -> Book:
+    "The book in the order of contents.toml."
+    chapters = [chapter for part in tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["part"]
+                for chapter in part["chapter"]]
+
+    def those(key: str) -> list[Path]:
+        return [nbs / f"{chapter['path']}.ipynb" for chapter in chapters if chapter.get(key)]
+
+    paths = [nbs / "index.ipynb", *those("path")]
+    notebooks = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return Book(notebooks, those("hour"), those("appendix"))
 
 
 def main(nbs: Path) -> None:
-    chapters = read(nbs)
-    for path in chapters:
-        if (nb := tidied(path, chapters)) != chapters[path]:
+    book = read(nbs)
+    for path, there in book.notebooks.items():
+        if (nb := tidied(path, book)) != there:
             path.write_text(json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

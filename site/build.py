@@ -1,9 +1,10 @@
 """Builds the book as a website: python site/build.py [--paper COPY] [--out FOLDER] (`make site` calls it).
 
 The notebooks hold their outputs and nothing is executed. Each becomes a page: directives (`#|`) go, imports are folded
-into one cell, charts become a still picture that a script brings to life, and what a book needs around its chapters is
-made from them (the index of functions, the bibliography with its links, reading times). Scripts, fonts and formulas
-come from packages that are installed, so that the site asks no other host for anything.
+into one cell, charts become a still picture that a script brings to life where a reader wants it, and what a book needs
+around its chapters is made from them (the index of functions, the bibliography with its links, reading times). Scripts,
+fonts and formulas come from packages that are installed, so that the site asks no other host for anything; slim.py
+takes out what no page of ours uses.
 """
 import argparse
 import base64
@@ -23,6 +24,7 @@ sys.path.insert(0, str(SITE))
 
 import bibliography  # noqa: E402
 import original  # noqa: E402
+import slim  # noqa: E402
 import tables  # noqa: E402
 from chapters import (  # noqa: E402
     APPENDIX,
@@ -38,6 +40,8 @@ from chapters import (  # noqa: E402
 )
 
 CHART = "application/vnd.vegalite.v5+json"
+# what a picture's reader cannot see: words for screen readers (an image has its alt), the third decimal
+UNSEEN = re.compile(r' (?:aria-\w+|role|class|pointer-events)="[^"]*"| opacity="1"|(?<=\.\d\d)\d+')
 DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
 
 
@@ -69,18 +73,30 @@ def about(spec: dict) -> str:
     return "Chart: " + (", ".join(words) or "see the text")
 
 
+def still(output: dict, spec: dict) -> bytes:
+    "The chart's picture; drawn anew where it would ask for a click, which a picture cannot answer."
+    title = spec.get("title")
+    if isinstance(title, dict) and re.search(r"\bclick\b", json.dumps(title.get("subtitle", "")), re.I):
+        from annotated_transformer.drawing.charts import as_png
+        return as_png({**spec, "title": {key: value for key, value in title.items() if key != "subtitle"}})
+    return base64.b64decode("".join(output["data"]["image/png"]))
+
+
 def chart(output: dict, here: str, name: str, static: Path) -> dict:
     "A chart's output as HTML, on the page `here`: the still picture; its specification lies beside it for charts.js."
-    spec, png = output["data"][CHART], base64.b64decode("".join(output["data"]["image/png"]))
+    spec = output["data"][CHART]
     (static / "charts").mkdir(exist_ok=True)
-    (static / "charts" / f"{name}.png").write_bytes(png)
+    (static / "charts" / f"{name}.png").write_bytes(still(output, spec))
     script = f"charts[{json.dumps(name)}] = {json.dumps(spec, ensure_ascii=False)}"
     (static / "charts" / f"{name}.js").write_text(script, encoding="utf-8")
     size = output.get("metadata", {}).get("image/png", {})
     shape = "".join(f' {side}="{size[side]}"' for side in ("width", "height") if side in size)
     words, picture = html.escape(about(spec), quote=True), link(f"_static/charts/{name}.png", here)
-    figure = (f'<figure class="chart" data-chart="{name}" data-about="{words}">'
-              f'<img class="only-still" loading="lazy" src="{picture}" alt="{words}"{shape}></figure>')
+    bound = [param for param in spec.get("params", []) if isinstance(param.get("bind"), dict)]
+    controls = ' data-controls="1"' if bound else ""
+    figure = (f'<figure class="chart" data-chart="{name}" data-about="{words}"{controls}>'
+              f'<div class="drawn"><img class="only-still" loading="lazy" src="{picture}" alt="{words}"{shape}></div>'
+              "<figcaption></figcaption></figure>")
     return {"output_type": "display_data", "metadata": {}, "data": {"text/html": figure}}
 
 
@@ -140,7 +156,7 @@ def fewer_folds(cells: list[dict]) -> list[dict]:
 
 def outside(source: str) -> str:
     "Links out of nbs/ as the site has them: its pages lie one folder higher."
-    source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source)
+    source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source).replace("](../site/pages/", "](")
     return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|CHANGELOG)\.md", lambda m: f"]({m[1]}{m[2].lower()}.md", source)
 
 
@@ -196,7 +212,9 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
         defined.setdefault(definition.cell, []).append(f"{chapter.module}.{definition.name}")
     cells = []
     for cell in chapter.nb["cells"][1:]:
-        if cell["id"] == "links":
+        if cell["id"] == "links":  # the theme has its own; the path of one hour it does not know
+            hour = text(cell).split("\n\n")[1:]
+            cells += [markdown(f"{{.hour}}\n{hour[0]}", id="hour")] if hour else []
             continue
         if cell["cell_type"] != "code":
             source = original.beside(text(cell), paper)
@@ -213,23 +231,34 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
 
 
 # --- pages around the chapters ----------------------------------------------------------------------------------------
-LIVE = """<iframe class="live" src="_static/look_inside.html" title="Look inside a Transformer while it translates"
-loading="lazy"></iframe>"""
+LIVE = """<div class="doors"><a href="#play"><b>Play</b> with a live translator</a>
+<a href="{hour}.html"><b>Read</b> in an hour</a> <a href="results.html"><b>What reproduced</b>, in ten lines</a></div>
+
+<iframe class="live" id="play" data-src="_static/look_inside.html" title="Look inside a Transformer while it
+translates"></iframe>"""
+LEAD = """The 2017 paper that introduced the Transformer, as {count} chapters that restate it, build it in plain
+PyTorch, check it, and put its claims to the test. Type a sentence below, cut an edge of attention, and see what it
+was for."""
 
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
-    "The README's page, with the table of contents."
+    "The landing page: the live model, then the README's page with the table of contents."
     nb = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
     cells = []
     for cell in nb["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        if "make" in tags:  # commands, for those who have the files
+            continue
         shown = code(cell, "index", static) if cell["cell_type"] == "code" else {**cell, "source": text(cell)}
         if shown is not None:
             # the first page is for readers: what is folded is left out
-            if "hide-input" in shown["metadata"].get("tags", []):
+            if "hide-input" in tags:
                 shown["metadata"] = {"tags": ["remove-input"]}
             cells.append({**shown, "source": outside(shown["source"])})
-    title, _, lead = cells[0]["source"].partition("\n> ")
-    cells[0]["source"] = f"{title}\n\n{{.lead}}\n{lead.strip()}\n\n{LIVE}"
+    title = cells[0]["source"].split("\n")[0]
+    lead = LEAD.format(count=sum(not chapter.appendix for chapter in chapters))
+    first = next((chapter.name for chapter in chapters if chapter.hour), chapters[0].name)
+    cells[0] = markdown(f"{title}\n\n{{.lead}}\n{lead}\n\n{LIVE.format(hour=first)}", id="head")
     rows = "\n".join([*(chapter.name for chapter in chapters), *extra])
     cells.append(markdown(f"```{{toctree}}\n:hidden:\n\n{rows}\n```", id="toc"))
     return {**nb, "cells": [*cells, markdown(original.NOTE if paper is None else original.PRIVATE, id="paper")]}
@@ -280,6 +309,10 @@ def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 
+FORMULAS = ["startup.js", "core.js", "input/tex-base.js", "input/tex/extensions/ams.js", "output/chtml.js",
+            "output/chtml/fonts/tex.js", "a11y/assistive-mml.js"]  # of MathJax, what conf.py names
+
+
 def mathjax() -> Path:
     "MathJax's folder in the package that brings it."
     (script,) = [file for file in files("sphinx-mathjax-offline") if file.name == "tex-chtml-full.js"]
@@ -291,11 +324,13 @@ def put_static(static: Path) -> None:
     from annotated_transformer.drawing.charts import script
     from annotated_transformer.inside import explore
     shutil.copytree(SITE / "static", static, dirs_exist_ok=True)
+    shutil.copy(ROOT / "figures" / "preview.png", static)
     (static / "vega.js").write_text(f"(() => {{{script()}\n}})()", encoding="utf-8")  # its names are not the page's
     (static / "look_inside.html").write_text(explore.page(load("grammar")), encoding="utf-8")
-    fonts = "output/chtml/fonts"
-    shutil.copytree(mathjax() / fonts, static / "mathjax" / fonts)
-    shutil.copy(mathjax() / "tex-chtml-full.js", static / "mathjax")
+    for part in FORMULAS:
+        (static / "mathjax" / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(mathjax() / part, static / "mathjax" / part)
+    shutil.copytree(mathjax() / "output/chtml/fonts/woff-v2", static / "mathjax/output/chtml/fonts/woff-v2")
 
 
 def write_sources(source: Path, paper: original.Paper | None) -> None:
@@ -307,7 +342,7 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     shutil.copy(ROOT / "LICENSE", source)
     shutil.copytree(ROOT / "figures", source / "figures")
     for svg in (source / "figures").rglob("*.svg"):
-        svg.write_text(DARK.sub("", svg.read_text(encoding="utf-8")), encoding="utf-8")
+        svg.write_text(UNSEEN.sub("", DARK.sub("", svg.read_text(encoding="utf-8"))), encoding="utf-8")
     for folder in (source / "results", source / "extra" / "results"):
         shutil.copytree(nbs / "results", folder)
     unique: dict[str, list] = {}
@@ -333,9 +368,11 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
         linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
         (source / f"{stem}.md").write_text(linked, encoding="utf-8")
     extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
-             for stem in ("overview", "notation", "glossary", "api", "public_names", "references", "contributing",
-                          "changelog")}
+             for stem in ("overview", "teaching", "notation", "glossary", "api", "public_names", "references",
+                          "contributing", "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
+    book, appendix = ([c.name for c in chapters if c.appendix == kind] for kind in (False, True))
+    (source / "ends.json").write_text(json.dumps({"last": book[-1], "first": appendix[0] if appendix else None}))
     (source / "scorer.js").write_text(scorer(chapters), encoding="utf-8")
     first = front(nbs, chapters, list(extra), static, paper)
     (source / "index.ipynb").write_text(json.dumps(first, ensure_ascii=False), encoding="utf-8")
@@ -359,6 +396,7 @@ def main() -> int:
     done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", doctrees, source, out],
                           env={**os.environ, "PYTHONPATH": path})
     if done.returncode == 0:
+        slim.slim(out, {chapter.name: chapter.lead for chapter in read_chapters(ROOT / "nbs")})
         (out / ".nojekyll").touch()
         print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages")
     return done.returncode

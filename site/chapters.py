@@ -94,6 +94,11 @@ class Chapter:
         return text(self.nb["cells"][0]).split("\n")[0].removeprefix("# ")
 
     @cached_property
+    def lead(self) -> str:
+        "The line under the title."
+        return text(self.nb["cells"][0]).partition("\n> ")[2].strip()
+
+    @cached_property
     def code(self) -> list[dict]:
         return [cell for cell in self.nb["cells"] if cell["cell_type"] == "code"]
 

@@ -33,8 +33,9 @@ html_js_files = [("charts.js", {"defer": "defer"})]
 html_context = {"default_mode": "auto", "folds": json.loads((HERE / "folds.json").read_text(encoding="utf-8"))}
 html_copy_source = html_show_sourcelink = False
 html_last_updated_fmt = None
-mathjax_path = "mathjax/tex-chtml-full.js"
-mathjax3_config = {"options": {"enableMenu": False}, "chtml": {"scale": 0.96}}
+mathjax_path = "mathjax/startup.js"
+mathjax3_config = {"loader": {"load": ["input/tex-base", "[tex]/ams", "output/chtml", "a11y/assistive-mml"]},
+                   "tex": {"packages": {"[+]": ["ams"]}}, "chtml": {"scale": 0.96}}
 pygments_style = "a11y-high-contrast-light"
 html_theme_options = {
     "repository_url": "https://github.com/annotated-transformer/annotated-transformer",
@@ -50,3 +51,15 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
+
+def setup(app):
+    "The links at a page's end lead from the book's last chapter to no appendix, and back."
+    ends = json.loads((HERE / "ends.json").read_text(encoding="utf-8"))
+
+    def within(app, name, template, context, doctree):
+        if name == ends["last"] and ends["first"]:
+            context["next"] = None
+        if name == ends["first"]:
+            context["prev"] = None
+
+    app.connect("html-page-context", within)

@@ -1,31 +1,25 @@
 """The paper's own wording under our restatement of it, from the reader's own copy of the source.
 
-`python site/original.py COPY` writes a private edition of the notebooks into build/with_the_paper/ for JupyterLab
-(`make lab PAPER=COPY`); the site takes the same blocks (`make site PAPER=COPY`). Nothing of it is ever committed:
-build/ is ignored.
+JupyterLab (`make lab`) and the site (`make site`) take the same blocks, where the reader has a copy. Nothing of it is
+ever committed: JupyterLab's server takes the words out as it saves, and build/ is ignored.
 """
-import json
 import re
-import shutil
-import sys
 from pathlib import Path
 
-from chapters import read_chapters
-
-SITE = Path(__file__).resolve().parent
-ROOT = SITE.parent
-NOTE = ("{.facts}\nThe authors' own wording can stand folded under each of our restatements: with a copy of the "
-        "paper's source ([how to get one](paper/source.ipynb)), `make site PAPER=path/to/copy` builds this site for "
-        "you with it.")
+NOTE = ("{.facts}\nThe shaded blocks headed by a section are our words for the paper's, not quotations. `make lab` and "
+        "`make site` offer to fold the authors' own words in below them, from a copy that they fetch for you "
+        "([how](paper/source.ipynb)).")
 PRIVATE = ("{.facts}\nThis edition holds the authors' own wording, from your copy of the paper's source. It is yours "
            "to read and not to publish.")
+OPEN = '\n\n<details class="original"><summary>The authors\' words</summary>\n\n'
+CLOSE = "\n\n</details>"
 BLOCK = re.compile(r"^> \*\*(.+?)\*\*.*\n?(?:^>.*\n?)*", re.M)
 
 
 class Paper:
     "The sections of one copy."
 
-    def __init__(self, source: Path):
+    def __init__(self, source: str | Path):
         from annotated_transformer.paper.source import PaperUnavailable, sections
         try:
             self.sections = sections(source)
@@ -47,32 +41,16 @@ class Paper:
 
 
 def beside(source: str, paper: Paper | None) -> str:
-    "A markdown cell with the original folded under each restated block."
+    "A markdown cell with the original folded under each restated block. `without` takes it out again."
     def add(match: re.Match) -> str:
         if not (words := paper.words(match[1])):
             return match[0]
-        summary = "<summary>The authors' words</summary>"
-        return f'{match[0].rstrip()}\n\n<details class="original">{summary}\n\n{words}\n\n</details>\n\n'
+        ours = match[0].rstrip("\n")
+        return f"{ours}{OPEN}{words}{CLOSE}{match[0][len(ours):]}"
 
     return BLOCK.sub(add, source) if paper else source
 
 
-def write_edition(source: Path, out: Path) -> None:
-    "The notebooks with the words of the copy `source` in them, and what they link to and read, in the folder `out`."
-    paper = Paper(source)
-    shutil.rmtree(out, ignore_errors=True)
-    (out / "nbs").mkdir(parents=True)
-    for name in ("figures", "LICENSE", "CONTRIBUTING.md", "nbs/contents.toml", "nbs/results"):
-        (out / name).symlink_to(ROOT / name)
-    for name in ("index", *(chapter.name for chapter in read_chapters(ROOT / "nbs"))):
-        nb = json.loads((ROOT / "nbs" / f"{name}.ipynb").read_text(encoding="utf-8"))
-        for cell in nb["cells"]:
-            if cell["cell_type"] == "markdown":
-                cell["source"] = beside("".join(cell["source"]), paper)
-        (copy := out / "nbs" / f"{name}.ipynb").parent.mkdir(exist_ok=True)
-        copy.write_text(json.dumps(nb, ensure_ascii=False), encoding="utf-8")
-    print(f"{out}/nbs: the chapters with the authors' words folded in; for you alone, and made anew each time")
-
-
-if __name__ == "__main__":
-    write_edition(Path(sys.argv[1]), ROOT / "build" / "with_the_paper")
+def without(source: str) -> str:
+    "A markdown cell as it was before `beside`."
+    return re.sub(f"{re.escape(OPEN)}.*?{re.escape(CLOSE)}", "", source, flags=re.S)

@@ -37,8 +37,6 @@ HOSTS = [".".join(host) for host in (
     ("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("yarnpkg", "com"), ("crates", "io"),
     ("deb", "debian", "org"), ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("proxy", "golang", "org"))]
 LINES = 60  # a cell's, its directives and empty lines not counted; a class may have more
-MODULES = 11  # in a room; commands has one for each command
-ANY_NUMBER = {"experiments"}
 TORCH_ALONE = {"model": {"torch", "jaxtyping"}}  # jaxtyping writes shapes into signatures
 BY_HAND = {"__init__.py", "__main__.py", "_moved.py"}  # in the package; everything else is exported
 
@@ -153,18 +151,6 @@ def strict(path: Path) -> Iterator[str]:
                f"NB={name(path)}")
 
 
-def footnotes(path: Path) -> Iterator[str]:
-    for cell in read(path)["cells"]:
-        if cell["cell_type"] == "markdown" and (found := re.search(r"\[\^\w+\]", text(cell["source"]))):
-            yield (f"{found[0]} (cell {cell['id']}): JupyterLab draws no footnotes; write <sup>1</sup>, and the note "
-                   "as <small><sup>1</sup> ...</small>")
-
-
-def size(path: Path, limit: int = 3_000_000) -> Iterator[str]:
-    if path.stat().st_size > limit:
-        yield f"{path.stat().st_size:,} bytes, more than {limit:,}: fewer marks in its charts (or show(..., png=True))"
-
-
 def charts(path: Path) -> Iterator[str]:
     for cell in read(path)["cells"]:
         for output in cell.get("outputs", []):
@@ -260,17 +246,6 @@ def short(path: Path) -> Iterator[str]:
                    "idea a cell")
 
 
-def prose_first(path: Path) -> Iterator[str]:
-    "A chapter says what it is about before the first code that a reader sees."
-    for cell in read(path)["cells"][1:]:
-        if cell["cell_type"] == "markdown":
-            return
-        if not tidy.to_fold(cell):
-            yield (f"code comes before prose (cell {cell['id']}): say first what the chapter is about, or fold the "
-                   "cell with the tag hide-input")
-            return
-
-
 def selections(path: Path) -> Iterator[str]:
     "JupyterLab's Vega-Lite 5.6 draws only an error where a selection sits on a line that brings its points along."
     def marks(node):
@@ -292,8 +267,7 @@ def selections(path: Path) -> Iterator[str]:
                        f"a layer (cell {cell['id']})")
 
 
-CHAPTER_CHECKS = [opening, executed, clean, portable, strict, footnotes, size, charts, selections, links, direction,
-                  short, prose_first]
+CHAPTER_CHECKS = [opening, executed, clean, portable, strict, charts, selections, links, direction, short]
 
 
 # --- the whole checkout -----------------------------------------------------------------------------------------------
@@ -356,63 +330,13 @@ def contents(root: Path, tmp: Path) -> Iterator[str]:
             yield f"index.ipynb has no link to {path}; run: make notebooks NB=index"
 
 
-def rooms(root: Path, tmp: Path) -> Iterator[str]:
-    modules = filter(None, map(module, notebooks(root / "nbs")))
-    for room, count in Counter(found.split(".")[0] for found in modules).items():
-        if count > MODULES and room not in ANY_NUMBER:
-            yield f"{room} has {count} modules, more than {MODULES}: divide it, or join what belongs together"
-
-
 def tidied(root: Path, tmp: Path) -> Iterator[str]:
-    chapters = tidy.read(root / "nbs")
-    for path, nb in chapters.items():
-        if (wanted := tidy.tidied(path, chapters)["cells"]) == nb["cells"]:
+    book = tidy.read(root / "nbs")
+    for path, nb in book.notebooks.items():
+        if (wanted := tidy.tidied(path, book)["cells"]) == nb["cells"]:
             continue
         what = "line of links" if wanted[-1] != nb["cells"][-1] else "metadata or the output of cells"
         yield f"the {what} of {name(path)} is not what .ci/tidy.py writes; run: .venv/bin/python .ci/tidy.py"
-
-
-def pattern(node: ast.AST) -> str | None:
-    "A regular expression for a string or an f-string, None for anything else."
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.escape(node.value)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(pattern(value) or r"[\w.-]+" for value in node.values)
-    return None
-
-
-def figures(root: Path, tmp: Path) -> Iterator[str]:
-    "Every show(chart, 'name') has its file, and every file its show."
-    files = {path.name for path in (root / "figures").glob("*") if not path.name.startswith(".")}
-    # what saves a picture, and where its name stands: show, and functions that give what it shows
-    known, drawing = set(), {"show": 1}
-    for path in notebooks(root / "nbs"):
-        functions = [node for source in sources(path, "code") for node in ast.walk(parsed(source))
-                     if isinstance(node, ast.FunctionDef)]
-        named = {f.name: [a.arg for a in f.args.args] for f in functions
-                 if getattr(f.returns, "id", None) in ("Shown", "Drawing")}
-        drawing |= {function: options.index("name") for function, options in named.items() if "name" in options}
-    for path in notebooks(root / "nbs"):
-        for source in sources(path, "code"):
-            nodes = list(ast.walk(parsed(source)))
-            for call, place in ((node, drawing[f]) for node in nodes for f in drawing if called(node, f)):
-                options = {keyword.arg: keyword.value for keyword in call.keywords}
-                called_so = call.args[place] if len(call.args) > place else options.get("name")
-                png = call.args[2] if len(call.args) > 2 and called(call, "show") else options.get("png")
-                suffix = "png" if getattr(png, "value", False) else "svg"
-                if called_so is None or (isinstance(called_so, ast.Constant) and called_so.value is None):
-                    continue
-                # a name that the cell works out is taken from the strings in the cell
-                wanted = [pattern(called_so)] if pattern(called_so) else [p for node in nodes if (p := pattern(node))]
-                found = {file for file in files for p in wanted if re.fullmatch(rf"{p}\.{suffix}", file)}
-                known |= found
-                if not found and pattern(called_so):
-                    yield (f"figures/ does not have {ast.unparse(called_so)} (.{suffix}) of {name(path)}; run: make "
-                           f"notebooks NB={name(path)}")
-            known |= files & {node.value for node in nodes if isinstance(node, ast.Constant)
-                              and isinstance(node.value, str)}
-    for file in sorted(files - known):
-        yield f"no chapter draws figures/{file}: remove it"
 
 
 def tracked(root: Path) -> list[Path]:
@@ -432,21 +356,7 @@ def registries(root: Path, tmp: Path) -> Iterator[str]:
                    "whoever installs")
 
 
-# their commands name the sources file by its place, which experiments/sources_left_out tells; records are never edited
-TOLD = {f"sources_{name}" for name in ("nothing_seed0", "nothing_seed1", *(f"{group}_seed0" for group in (
-    "news", "parliament", "encyclopaedia", "web", "captions", "bible", "manuals")))}
-
-
-def records(root: Path, tmp: Path) -> Iterator[str]:
-    for path in sorted((root / "nbs" / "results").rglob("*.json*")):
-        written = path.read_text(encoding="utf-8")
-        for line in written.splitlines() if path.suffix == ".jsonl" else [written]:
-            found = MACHINE_PATH.findall(line)
-            if found and json.loads(line).get("name", path.stem) not in TOLD:
-                yield f"nbs/results/{path.name} names a path of the machine that wrote it: {', '.join(found)}"
-
-
-CHECKOUT_CHECKS = [exports, readme, contents, rooms, tidied, figures, registries, records]
+CHECKOUT_CHECKS = [exports, readme, contents, tidied, registries]
 
 
 @pytest.mark.parametrize("path", notebooks(ROOT / "nbs"), ids=name)
@@ -459,6 +369,21 @@ def test_chapter(path: Path):
 def test_checkout(check: Callable, tmp_path: Path):
     complaints = list(check(ROOT, tmp_path))
     assert not complaints, "\n" + "\n".join(complaints)
+
+
+def test_a_chapter_leads_on_within_the_book_the_hour_or_the_appendix():
+    def chapter(title: str) -> dict:
+        return {"cells": [{"source": [f"# {title}\n", "> x"]}]}
+
+    paths = {title: Path(f"nbs/room/{title}.ipynb") for title in ("one", "two", "three", "four", "five")}
+    book = tidy.Book({Path("nbs/index.ipynb"): chapter("All"), **{path: chapter(t) for t, path in paths.items()}},
+                     hour=[paths["one"], paths["three"]], appendix=[paths["four"], paths["five"]])
+    contents = "[Contents](../index.ipynb)"
+    assert [tidy.links(path, book) for path in paths.values()] == [
+        f"{contents} · [two](two.ipynb) →\n\nIn one hour: [three](three.ipynb) →",
+        f"← [one](one.ipynb) · {contents} · [three](three.ipynb) →",
+        f"← [two](two.ipynb) · {contents}\n\nHere ends the path of one hour.",
+        f"{contents} · [five](five.ipynb) →", f"← [four](four.ipynb) · {contents}"]
 
 
 # --- the checks can fail ----------------------------------------------------------------------------------------------
@@ -527,9 +452,6 @@ def good(tmp_path_factory) -> Path:
           code("print(3)", 3, printed("3")))
     tidy.main(root / "nbs")
     (root / "figures/bars.svg").write_text("<svg/>")
-    (root / "nbs/results/run.json").write_text('{"command": "train runs/x --data ../shared/data"}')
-    lines = [json.dumps({"name": run, "command": f"train runs/{run}"}) for run in "xy"]
-    (root / "nbs/results/runs.jsonl").write_text("\n".join(lines))
     export(root)
     (root / "README.md").write_text(readme_maker.readme(root / "nbs/index.ipynb"))
     return root
@@ -587,8 +509,6 @@ FAULTS = {
     "a path in a chart": (portable, output(data={"text/html": ["<img src='/tmp/x.png'>"]})),
     "a number that is none": (strict, output(data={"application/vnd.vegalite.v5+json": {"x": float("nan")},
                                                    "image/png": "iVBORw0KGgo="})),
-    "a footnote": (footnotes, replaced(ONE, "One is one.", "One is one.[^1]")),
-    "too large": (size, edited(source=["#" * 3_000_001])),
     "a chart without its picture": (charts, output(data={"application/vnd.vegalite.v5+json": {},
                                                          "text/plain": ["a chart"]})),
     "a selection on a line with points": (selections, output(data={"application/vnd.vegalite.v5+json": {
@@ -612,10 +532,7 @@ FAULTS = {
     "a module of another room": (direction, replaced(ONE, "ground.one", "above.one")),
     "a room that contents.toml does not have": (direction, replaced("nbs/contents.toml", '["ground", "above"]',
                                                                     '["above"]')),
-    "a room of too many modules": (rooms, lambda root: [shutil.copy(root / ONE, root / f"nbs/ground/one_{i}.ipynb")
-                                                   for i in range(MODULES)]),
     "a long cell": (short, edited(source=["print(1)\n"] * 61)),
-    "code before prose": (prose_first, lambda root: write(root / ONE, markdown("# One\n> x", 1), code("assert 1", 2))),
     "a cell of imports that is not folded": (tidied, replaced(ONE, '"source_hidden": true', '"source_hidden": false')),
     "a folded cell without its tag": (tidied, replaced(TWO, '"hide-input"', '"hide"')),
     "a cell folded by hand": (tidied, edited(metadata={"jupyter": {"source_hidden": True}})),
@@ -638,14 +555,7 @@ FAULTS = {
     "a chapter that is not there": (contents, lambda root: (root / TWO).unlink()),
     "a chapter with two places": (contents, replaced("nbs/contents.toml", "above/two", "ground/one")),
     "a key that nothing reads": (contents, replaced("nbs/contents.toml", "hour = true", "ours = true")),
-    "a picture that is not drawn": (figures, lambda root: (root / "figures/bars.svg").unlink()),
-    "a picture that no chapter draws": (figures, lambda root: (root / "figures/old.svg").write_text("")),
-    "a picture that another function draws": (figures, replaced(TWO, 'show(chart, \\"bars\\")',
-        'def bars(a, name=None) -> Shown: ...\\n\\nshow(chart, \\"bars\\")\\nbars(1, \\"stripes\\")')),
-    "a picture of the other kind": (figures, lambda root: (root / "figures/bars.png").write_text("")),
     "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),
-    "a path in a record": (records, replaced("nbs/results/run.json", "../shared", "/home/someone/shared")),
-    "a path in a line of records": (records, replaced("nbs/results/runs.jsonl", "runs/y", "/home/someone/runs")),
 }
 
 

@@ -23,14 +23,17 @@ import pytest
 from browser import Page, browser
 from here import ROOT
 
-sys.path.insert(0, str(ROOT / "site"))
+sys.path[:0] = [str(ROOT / "site"), str(ROOT / ".ci")]
 
 import bibliography  # noqa: E402
+import build  # noqa: E402
 import original  # noqa: E402
+import paper  # noqa: E402
+import slim  # noqa: E402
 import tables  # noqa: E402
 from chapters import builds_on, folds, link, read_chapters  # noqa: E402
 
-LIMIT = 3_000_000  # bytes of a page
+LIMIT = 1_500_000  # bytes of a page with all that it loads
 FEW = ["index", "model/attention", "inside/attention_figures", "results", "notation", "api", "references", "search"]
 pytestmark = pytest.mark.xdist_group("site")
 
@@ -107,14 +110,15 @@ def test_the_paper_stands_under_our_words(tmp_path):
     main = tmp_path / "ms.tex"
     main.write_text(r"""\documentclass{article}\begin{document}\begin{abstract}In short.\end{abstract}
 \section{One} First. \subsection{Two} Second, with $x^2$. \section*{More} Third.\end{document}""")
-    paper = original.Paper(main)
-    assert (paper.words("Section 1.1."), paper.words("Abstract."), paper.words("Appendix of the source.")) == (
+    theirs = original.Paper(main)
+    assert (theirs.words("Section 1.1."), theirs.words("Abstract."), theirs.words("Appendix of the source.")) == (
         "Second, with $x^2$.", "In short.", "**More**\n\nThird.")
-    assert paper.words("Sections 1 and 1.1") == "First.\n\nSecond, with $x^2$."
-    assert paper.words("Table 3's caption.") == ""
+    assert theirs.words("Sections 1 and 1.1") == "First.\n\nSecond, with $x^2$."
+    assert theirs.words("Table 3's caption.") == ""
     cell = "> **Section 1.1.** Ours,\n> and more.\n\nThen prose.\n"
     assert original.beside(cell, None) == cell
-    there = original.beside(cell, paper)
+    there = original.beside(cell, theirs)
+    assert original.without(there) == cell
     parts = "and more.", '<details class="original">', "Second, with $x^2$.", "Then prose."
     order = [there.index(part) for part in parts]
     assert order == sorted(order)
@@ -122,16 +126,34 @@ def test_the_paper_stands_under_our_words(tmp_path):
         original.Paper(tmp_path / "nothing.tex")
 
 
-def test_the_private_edition(tmp_path):
-    (tmp_path / "ms.tex").write_text(r"""\documentclass{a}\begin{document}
-\section{One}\section{Two}\section{Three}\subsection{A}\subsection{B} Theirs.\end{document}""")
-    original.write_edition(tmp_path / "ms.tex", tmp_path / "out")
-    chapters = {path: path.read_text(encoding="utf-8") for path in (tmp_path / "out" / "nbs").rglob("*.ipynb")}
-    assert len(chapters) == len(read_chapters(ROOT / "nbs")) + 1
-    assert "Theirs." in chapters[tmp_path / "out/nbs/model/attention.ipynb"]
-    for path, words in chapters.items():
-        for target in re.findall(r"\]\(((?:\.\./)+[\w./-]+)", words):
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+def test_a_copy_of_the_paper_is_offered_once_and_to_a_person_alone(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in (paper.ENVIRONMENT, "CI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("builtins.input", lambda: asked.append(1) or "n")
+    assert paper.offered() is None and not asked, "nobody sits there"
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("CI", "true")
+    assert paper.offered() is None and not asked
+    monkeypatch.delenv("CI")
+    assert paper.offered() is None and paper.offered() is None and len(asked) == 1
+    assert "arxiv.org" in capsys.readouterr().err
+    (paper.cache_path().parent / "asked").unlink()
+    monkeypatch.setattr("builtins.input", lambda: "y")
+
+    def fetched():
+        paper.cache_path().write_bytes(b"x")
+
+    monkeypatch.setattr(paper, "read_source", fetched)
+    assert paper.offered() == paper.cache_path() and paper.offered() == paper.cache_path()
+
+
+def test_a_style_sheet_keeps_what_a_page_can_use():
+    sheet = ("@charset 'x';/* a{ */a,.gone b{c:d}.gone{e:f}.kept #here>i{g:'}'}"
+             "@media (x){.gone{e:f}.kept{h:i}}@media (y){.gone{e:f}}@keyframes k{0%{j:k}}")
+    assert slim.used(sheet, {"kept", "here"}) == (
+        "@charset 'x';/* a{ */a,.gone b{c:d}.kept #here>i{g:'}'}@media (x){.kept{h:i}}@keyframes k{0%{j:k}}")
 
 
 def test_the_way_from_page_to_page():
@@ -217,9 +239,26 @@ def test_nothing_is_loaded_from_elsewhere(site):
     assert not away, away
 
 
-def test_no_page_is_large(site):
-    large = {name: path.stat().st_size for name, path in files(site).items() if path.stat().st_size > LIMIT}
+def test_a_page_is_light(site):
+    "With its scripts, style sheets and first picture; the others, and what brings charts to life, come when asked for."
+    large = {}
+    for name, path in files(site).items():
+        ways = [way for way in Links(path).loads if not way.startswith("data:") and not way.endswith(".html")]
+        loads = list(dict.fromkeys(unquote(urlparse(urljoin(f"{name}.html", way)).path) for way in ways))
+        later = {*[way for way in loads if way.endswith((".png", ".svg"))][2:]}  # the first is the tab's icon
+        formulas = [f"_static/mathjax/{part}" for part in build.FORMULAS if any("mathjax" in way for way in loads)]
+        loads = {*loads, *formulas} - later
+        total = path.stat().st_size + sum((site / way).stat().st_size for way in loads)
+        if total > LIMIT:
+            large[name] = total
     assert not large, large
+
+
+def test_a_link_to_a_page_has_words_and_a_picture(site):
+    words = (site / "model" / "attention.html").read_text(encoding="utf-8")
+    assert re.search(r'<meta name="description" content="[^"]{40,}">', words)
+    picture = re.search(r'property="og:image" content="https://[^"]+/(_static/[^"]+)"', words)[1]
+    assert (site / picture).exists()
 
 
 def test_directives_and_imports_are_out_of_view(site):
@@ -274,7 +313,7 @@ SPILLS = """(() => { const wide = document.documentElement.scrollWidth;
         const scrolls = ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.clientWidth > 0;
         const wideTable = table && [...table.rows].some(row => row.cells.length > 3);
         const may = wideTable || table?.querySelector('mjx-container');
-        if (e.scrollWidth > e.clientWidth + 1 && scrolls && !may)
+        if (e.scrollWidth > e.clientWidth + 1 && scrolls && !may && !e.closest('figure.chart'))
             found.push(e.tagName + '.' + e.className + ' ' + e.scrollWidth);
     }
     return found; })()"""
@@ -334,6 +373,8 @@ def test_the_search_finds(site, address, page):
     page.open(f"{address}search.html?q=warm-up", "document.querySelector('#search-results li')")
     assert page.js("[...document.querySelectorAll('#search-results a')]"
                    ".some(a => a.href.includes('training/optimizer'))")
+    quoted = page.js("[...document.querySelectorAll('#search-results p.context')].map(p => p.innerText).join(' ')")
+    assert quoted and not re.search("Show code|Hide code|Open issue|In this chapter|System Settings", quoted)
 
 
 def test_the_contents_fold_by_part(site, address, page):
@@ -341,14 +382,14 @@ def test_the_contents_fold_by_part(site, address, page):
     page.open(f"{address}model/attention.html")
     part = next(c.part for c in read_chapters(ROOT / "nbs") if c.name == "model/attention")
     opened = page.js("[...document.querySelectorAll('nav.chapters > details[open] > summary')].map(e => e.innerText)")
-    assert opened == [part]
+    assert opened == ["In one hour", part]
     assert page.js("document.querySelector('nav.chapters [aria-current=page]').innerText") == "Attention"
 
 
 def test_a_chart_is_alive(site, address, page):
     page.size(1400)
     page.open(f"{address}model/attention.html")
-    page.js("document.querySelector('figure.chart').scrollIntoView()")
+    page.js("document.querySelector('figure.chart').click()")
     for _ in range(200):
         if page.js("!!document.querySelector('figure.chart svg.marks')"):
             return

@@ -110,7 +110,9 @@ def products_of(model: FastTransformer) -> Products:
     return kept or Products(model, None)
 
 # %% ../../nbs/engine/kv_cache.ipynb #4c0e000y
-def apply_network(module: nn.Module, p: LayerProducts, x: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_model"]:
+def apply_network(
+    module: nn.Module, p: LayerProducts, x: Float[Tensor, "rows d_model"]
+) -> Float[Tensor, "rows d_model"]:
     "A layer's last sub-layer."
     return module(x) if p.inner is None else p.outer(p.inner(x).relu_())
 

@@ -1,4 +1,5 @@
-// Still pictures become charts that answer to the pointer, each when it comes near the screen. Without scripts the pictures stay.
+// Still pictures become charts that answer to the pointer: at its touch, or, where a chart has controls, at the press of a button.
+// Without scripts the pictures stay.
 window.charts = {};
 const here = new URL(".", document.currentScript.src).href;
 const loaded = {};
@@ -24,7 +25,8 @@ async function draw(figure) {
   for (const marks of place.querySelectorAll("svg.marks g[role]:not([aria-label])"))
     for (const said of ["role", "aria-roledescription"]) marks.removeAttribute(said);  // a group without a name says nothing
   addPlay(place, shown.view, spec);
-  figure.replaceChildren(place);
+  figure.querySelector('.drawn').replaceChildren(place);
+  figure.querySelector('button.live')?.remove();
 }
 
 // A reader's letters may be wider than ours; on a telephone, charts that stand side by side stand one under the other, their legends below.
@@ -53,18 +55,28 @@ function addPlay(place, view, spec) {
   }
 }
 
-const near = new IntersectionObserver(seen => {
-  for (const {target, isIntersecting} of seen) if (isIntersecting) { near.unobserve(target); draw(target); }
-}, {rootMargin: "400px"});
-document.querySelectorAll("figure.chart").forEach(figure => near.observe(figure));
+function wake(figure) {
+  figure.awake ??= draw(figure);
+}
+
+document.querySelectorAll("figure.chart").forEach((figure, number) => {
+  figure.querySelector("figcaption").textContent = `Chart ${number + 1}`;
+  figure.addEventListener("click", () => wake(figure));
+  if (!figure.dataset.controls) return figure.addEventListener("pointerenter", seen => seen.pointerType === "mouse" && wake(figure));
+  const button = Object.assign(document.createElement("button"), {className: "play live", textContent: "▶ play with it", type: "button"});
+  figure.querySelector("figcaption").append(" ", button);
+});
 
 new MutationObserver(() => document.querySelectorAll("figure.chart").forEach(figure => figure.view && draw(figure)))
   .observe(document.documentElement, {attributes: true, attributeFilter: ["data-theme"]});
 
 // formulas that are wider than the page scroll by the keyboard, too
 function reachable() {
-  for (const box of document.querySelectorAll("div.math, mjx-container[display]"))
+  for (const box of document.querySelectorAll("div.math, mjx-container[display], figure.chart .drawn"))
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
 }
 window.addEventListener("load", () => window.MathJax?.startup?.promise?.then(reachable));
 window.addEventListener("resize", reachable);
+
+// the live page of the first screen is fetched when the text stands
+window.addEventListener("load", () => document.querySelectorAll("iframe[data-src]").forEach(frame => frame.src = frame.dataset.src));
