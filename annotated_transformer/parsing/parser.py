@@ -140,7 +140,8 @@ def advance(self: TreeConstraint, state: TreeProgress, parent: Int[Tensor, "sent
     opens, closes = self.opens[symbol], self.partner[symbol] >= 0
     leaf = ~opens & ~closes & ~self.end[symbol]
     top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
-    return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(), (chain + 1) * opens,
+    return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(),
+                        (chain + 1) * opens,
                    torch.where(opens[..., None] & top, symbol[..., None], stack))
 
 
