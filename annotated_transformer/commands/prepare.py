@@ -67,7 +67,7 @@ class Symbols:
     def own(self) -> bool:
         return self.vocabulary.endswith(".model")
 
-
+# %% ../../nbs/commands/prepare.ipynb #67c31dc9
 SIZES = {
     "files": 8000, "grammar": 1200, "multi30k": 5000, "wmt14": 37_000,
     "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "genia": 8000, "craft+genia": 8000, "grammar-trees": 600,
@@ -138,7 +138,7 @@ def report_unknown(corpus: Corpus, vocabulary: Vocabulary, strict: bool = False)
             raise InputError(f"{found}: {remedy}, or do without --strict")
         say(f"warning: {found}: {remedy}" if found.share > 0.001 else str(found))
 
-
+# %% ../../nbs/commands/prepare.ipynb #b6502442
 def finish(folder: Path, make, overwrite: bool, cleaning: Cleaning, symbols: Symbols, usual: int, config: str) -> None:
     "Make the text with `make(cleaning)`, then everything else, and say what comes next."
     kept = (folder / "corpus.json").exists() and not overwrite
@@ -248,7 +248,7 @@ def prepare_multi30k(folder: Path, /, *, source: Path | None = None, src: str = 
     finish(folder, lambda rules: multi30k(folder, source, src, tgt, rules, overwrite=overwrite),
            overwrite, cleaning, symbols, SIZES["multi30k"], "small")
 
-
+# %% ../../nbs/commands/prepare.ipynb #e99f436a
 def prepare_wmt14(folder: Path, /, *, source: Path | None = None, tgt: Literal["de", "fr"] = "de",
                   overwrite: bool = False, **options: of_text) -> None:
     """Make the paper's data, WMT 2014 from English to German or French, ready for training.

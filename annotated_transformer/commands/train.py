@@ -70,7 +70,7 @@ def is_treebank(tgt: str) -> bool:
     "Whether a corpus with this target language has trees, for a parser."
     return tgt.startswith("trees")
 
-
+# %% ../../nbs/commands/train.ipynb #738a9581
 Preset = str | tuple[Any, TrainingConfig]  # a name, or a model and its training
 
 
@@ -160,7 +160,7 @@ def extend_run(run: Run, changes: dict) -> None:
             run.extend({name: getattr(after, name) for name in CHANGEABLE
                         if getattr(after, name) != getattr(before, name)})
 
-
+# %% ../../nbs/commands/train.ipynb #5cccc164
 def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
     "The corpus in `data`, or else the one that the run was trained on. Raises InputError where that has moved."
     if not (data or "folder" in run.config["data"]):

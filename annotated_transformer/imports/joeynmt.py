@@ -64,7 +64,7 @@ def read_merges(path: Path) -> list[list[str]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line.split(" ")[:2] for line in lines if line.strip() and not line.startswith("#version")]
 
-# %% ../../nbs/imports/joeynmt.ipynb #68714758
+
 def cutting(folder: Path, data: dict[str, Any], side: str) -> dict[str, Any]:
     "How a side's text is cut. Raises InputError where a file is missing, or text is cut into characters."
     facts = data[side] if isinstance(data[side], dict) else data  # version 1 has one way for both
@@ -79,7 +79,7 @@ def cutting(folder: Path, data: dict[str, Any], side: str) -> dict[str, Any]:
                   else {"sentencepiece": base64.b64encode(path.read_bytes()).decode()})
     return found
 
-# %% ../../nbs/imports/joeynmt.ipynb #5b8f014c
+
 def read_side(path: Path, special: dict[str, str], source: Vocabulary | None = None, **cut
               ) -> tuple[Vocabulary, list[int]]:
     "The vocabulary in a file with a token a line, and the order of rows. Raises InputError where something is missing."
