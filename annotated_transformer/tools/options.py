@@ -28,7 +28,7 @@ class OptionParser(argparse.ArgumentParser):
     def error(self, message: str):
         raise InputError(f"{message} (see {self.prog} --help)")
 
-# %% ../../nbs/tools/options.ipynb #8bd39c90
+
 def add_argument(parser: OptionParser, name: str, kind: Any, help: str,
                  place: Literal["option", "field", "required", "needed", "optional"]) -> None:
     """An argument of type `kind`: a plain type, one of them or None, a tuple of them, a bool or a Literal.
@@ -69,7 +69,7 @@ def documented(target: Callable) -> dict[str, str]:
                       and isinstance(below, ast.Expr)]
     return {name: " ".join(text.split()) for name, text in found}
 
-# %% ../../nbs/tools/options.ipynb #819fc931
+
 def add_arguments(parser: OptionParser, target: Callable, but: Collection[str] = (), argv: Sequence[str] = ()) -> None:
     """The arguments of a function, or the fields of a dataclass `but` those that another one has, each with its help.
 
@@ -106,7 +106,7 @@ def add_groups(parser: OptionParser, kind: Any, argv: Sequence[str]) -> None:
         add_arguments(parser.add_argument_group(title), configuration, known)
         known |= {*inspect.signature(configuration).parameters}
 
-# %% ../../nbs/tools/options.ipynb #e18800fe
+
 def with_dashes(text: str, options: Collection[str]) -> str:
     "An error that begins with an option and its value, such as `vocab_size 3: ...`, with the option as it is typed."
     found = re.match(r"(\w+) [^ ]+: ", text)
@@ -114,7 +114,7 @@ def with_dashes(text: str, options: Collection[str]) -> str:
         return text
     return "--" + found[1].replace("_", "-") + text[found.end(1):]
 
-# %% ../../nbs/tools/options.ipynb #25fe63fe
+
 def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
     """Call `function` with the options of a command line (the program's own, where not given).
 
@@ -176,7 +176,7 @@ def say(text: str) -> None:
     if os.environ.get("RANK", "0") == "0":
         print(text, file=sys.stderr, flush=True)
 
-# %% ../../nbs/tools/options.ipynb #42ea088f
+
 def fill_streams() -> None:
     """Open the null device in place of each standard stream that the shell closed (`<&-`): Python has None there.
 
@@ -198,7 +198,7 @@ def fail(program: str, text: str) -> None:
         print(f"{program}: {text}", file=sys.stderr, flush=True)
     raise SystemExit(2) from None
 
-# %% ../../nbs/tools/options.ipynb #5c1d80be
+
 @contextmanager
 def one_line_errors(program: str) -> Iterator[None]:
     "Within the block, errors that a user can correct end the program with one line on standard error, and exit code 2."

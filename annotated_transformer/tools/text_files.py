@@ -206,7 +206,7 @@ def one_file(path, bar=None) -> Iterator[Pair]:
             raise InputError(f"{path}, line {number}: no tab: give source, tab, target (or two aligned files)")
         yield (str(path), number), columns[0], columns[1] if len(columns) > 1 else ""
 
-# %% ../../nbs/tools/text_files.ipynb #e7d799af
+
 def is_table(path) -> bool:
     "Whether the name says that a file is tab-separated."
     return re.search(rf"\.tsv{ENDING}$", str(path)) is not None
@@ -282,7 +282,7 @@ def find_pairs(folder, src: str, tgt: str) -> dict[str, list[Path]]:
     sources, targets = by_stem(src), by_stem(tgt)
     return {stem: [sources[stem], targets[stem]] for stem in sorted(sources.keys() & targets.keys())}
 
-# %% ../../nbs/tools/text_files.ipynb #6696594c
+
 def progress(total: int | None, unit: str, what: str):
     "A progress bar on standard error; none where that is not a terminal."
     from tqdm import tqdm
