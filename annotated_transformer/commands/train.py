@@ -6,7 +6,7 @@
 __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'check_changes', 'is_treebank', 'configured',
            'settings_of', 'peak_rate', 'say_rate', 'fields_as_numbers', 'differences', 'extend_run', 'corpus_of',
            'existing_run', 'check_fit', 'starting_point', 'open_or_start', 'translator_of_dev', 'kind_asked',
-           'configurations', 'say_next', 'chosen_preset', 'train', 'average']
+           'configurations', 'say_how_to_score', 'chosen_preset', 'train', 'average']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
 from collections.abc import Callable, Collection, Sequence
@@ -284,7 +284,7 @@ def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...
     return [config, TrainingConfig], DECIDED
 
 
-def say_next(run: Run) -> None:
+def say_how_to_score(run: Run) -> None:
     "Say which command scores a run: a parser has one of its own."
     folder = in_shell(run.folder)
     parser = is_treebank(run.config["data"].get("tgt", ""))
@@ -362,7 +362,7 @@ def train(
     with process_group():
         run = open_or_start(folder, data, preset, changes, from_, given)
         if train_run(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
-            say_next(run)
+            say_how_to_score(run)
         else:
             say(f"Stopped. Continue with: annotated-transformer train {in_shell(folder)}")
 
@@ -387,4 +387,4 @@ def average(run: Path, /, *, last: int | None = None, best: bool = False, data: 
     dev = ParallelCorpus(corpus.folder, "dev") if "dev" in corpus.splits else None
     found = average_again(trained, development_set(trained, dev), last, best)
     say(", ".join(f"{name} {value:.5g}" for name, value in found.items()))
-    say_next(trained)
+    say_how_to_score(trained)

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['CHUNK', 'BATCH', 'arriving_lines', 'decoded', 'oddity', 'listed', 'check_lines', 'count_lines', 'opened',
-           'answer_lines', 'output', 'translated', 'typed_lines', 'converse', 'drawn', 'runs_and_file', 'translate']
+           'answer_lines', 'output', 'translation_lines', 'typed_lines', 'converse', 'save_attention', 'runs_and_file',
+           'translate']
 
 # %% ../../nbs/commands/translate.ipynb #fd1239bc
 import contextlib
@@ -164,7 +165,7 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
     return "".join(made).encode("utf-8")
 
 
-def translated(
+def translation_lines(
     translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options
 ) -> Callable:
     "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
@@ -205,7 +206,7 @@ def converse(lines: Iterable[str], answer: Callable[[str], str], draw: Callable[
             print(answer(line), end="", flush=True)
 
 # %% ../../nbs/commands/translate.ipynb #81831e3a
-def drawn(translator: translation.Translator, line: str) -> Path:
+def save_attention(translator: translation.Translator, line: str) -> Path:
     "A new file in the working directory with a picture of the decoder's attention to the source."
     needs("altair", "charts")
     from annotated_transformer.inside.attention_figures import head_view
@@ -275,8 +276,8 @@ def translate(
     name = str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
     with opened(file) as stream:
-        answer = translated(translator, name, strict, search, write, batch_tokens=batch_tokens)
+        answer = translation_lines(translator, name, strict, search, write, batch_tokens=batch_tokens)
         if file is None and stream.isatty():
             reply = lambda line: b"".join(answer([line], 1, False)).decode("utf-8")  # noqa: E731
-            return converse(typed_lines(stream), reply, lambda line: drawn(translator, line))
+            return converse(typed_lines(stream), reply, lambda line: save_attention(translator, line))
         answer_lines(stream, name, "translating", answer)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ACTIVATIONS', 'NOT_WRITTEN', 'Names', 'FAIRSEQ_NAMES', 'ImportedConfig', 'FairseqPositions', 'ActivatedFeedForward',
            'ImportedEmbedding', 'Imported', 'order_of_rows', 'tables', 'joined_pairs', 'ImportedVocabulary',
-           'vocabulary_of', 'read_pickle', 'renamed', 'in_turn', 'checked']
+           'imported_vocabulary', 'read_pickle', 'renamed', 'in_turn', 'checked_model']
 
 # %% ../../nbs/imports/imported.ipynb #4c51b450
 import base64
@@ -204,7 +204,8 @@ class ImportedVocabulary(Vocabulary):
 KINDS[ImportedVocabulary.suffix] = ImportedVocabulary
 
 
-def vocabulary_of(names: Sequence[str], rows: list[int], source: Vocabulary | None = None, **cutting) -> Vocabulary:
+def imported_vocabulary(names: Sequence[str], rows: list[int], source: Vocabulary | None = None,
+                        **cutting) -> Vocabulary:
     "The vocabulary of tokens with these `names`, in the order of `rows`; `cutting` are `ImportedVocabulary`'s keys."
     symbols = [*SPECIALS.values(), *(names[i] for i in rows[len(SPECIALS) :])]
     return ImportedVocabulary(json.dumps({"symbols": symbols, **cutting}, ensure_ascii=False).encode(), source)
@@ -257,7 +258,7 @@ def in_turn(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: permuted(name, x) for name, x in weights.items()}
 
 # %% ../../nbs/imports/imported.ipynb #d4abe7ad
-def checked(weights: dict[str, Tensor], path: Path, n_heads: int, sines_first: bool, **settings
+def checked_model(weights: dict[str, Tensor], path: Path, n_heads: int, sines_first: bool, **settings
             ) -> tuple[ImportedConfig, dict[str, Tensor]]:
     "The configuration of a model with these weights, and the weights in our order. Raises InputError for misfits."
     def layers(stack: str) -> int:

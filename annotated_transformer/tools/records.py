@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['LOADED', 'ENTRIES', 'FILES', 'command_line', 'processor', 'hardware', 'versions', 'revision', 'now', 'add_line',
-           'read_lines', 'machine_load', 'new_sitting', 'this_process', 'begin_sitting', 'mark_sitting',
-           'read_sittings', 'record_digest', 'sealed', 'is_older', 'origin', 'make_record', 'parsed', 'read_record',
-           'write_record', 'check_place', 'comparison_of', 'results_folder', 'texts', 'read_records', 'find_record',
-           'finished', 'metric', 'add_record', 'move_record', 'check_new', 'list_records', 'summary', 'by_seed',
-           'run_program', 'main']
+           'read_lines', 'machine_load', 'beginning', 'ended', 'this_process', 'begin_sitting', 'mark_sitting',
+           'read_sittings', 'record_digest', 'sealed', 'is_older', 'origin', 'make_record', 'checked_record',
+           'read_record', 'write_record', 'check_place', 'comparison_of', 'results_folder', 'record_texts',
+           'read_records', 'find_record', 'finished', 'metric', 'add_record', 'move_record', 'check_new',
+           'list_records', 'summary', 'by_seed', 'run_program', 'main']
 
 # %% ../../nbs/tools/records.ipynb #9663c209
 import hashlib
@@ -84,7 +84,7 @@ def revision() -> str:
     git = partial(subprocess.run, cwd=root, capture_output=True, text=True)
     try:
         commit = git(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
-        changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!nbs/results"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "-uno", "--", ".", ":!nbs/results"]).stdout.strip()
     except OSError:  # a checkout on a machine without git
         return __version__
     return (commit + ("-dirty" if changed else "")) or __version__
@@ -119,10 +119,15 @@ def machine_load() -> float:
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
 
 
-def new_sitting() -> dict:
+def beginning() -> dict:
     "A sitting that begins now."
     return {"begin": now(), "end": None, "revision": revision(), "threads": torch.get_num_threads(),
             "load": [machine_load(), None]}
+
+
+def ended(sitting: dict) -> dict:
+    "The sitting, with this moment as its end."
+    return sitting | {"end": now(), "load": [sitting["load"][0], machine_load()]}
 
 
 LOADED = {"begin": now(), "load": [machine_load(), None]}  # when this process loaded the package
@@ -131,12 +136,12 @@ LOADED = {"begin": now(), "load": [machine_load(), None]}  # when this process l
 @cache
 def this_process() -> dict:
     "The one sitting of a program that measures: it began when the package was loaded."
-    return new_sitting() | LOADED
+    return beginning() | LOADED
 
 
 def begin_sitting(path: Path, step: int) -> None:
     "Note in a file of sittings that work goes on from `step`."
-    add_line(path, new_sitting() | {"from_step": step})
+    add_line(path, beginning() | {"from_step": step})
 
 
 def mark_sitting(path: Path, step: int) -> None:
@@ -189,9 +194,7 @@ def make_record(
     `row` is a row of a table of the paper. `begun` holds command, revision and date (default: this process's).
     `weights` is the SHA-256 of the weights' file. `more` entries stand at the end.
     """
-    if sittings is None:
-        whole = this_process()
-        sittings = [whole | {"end": now(), "load": [whole["load"][0], machine_load()]}]
+    sittings = sittings or [ended(this_process())]
     first = {"command": command_line(), "revision": sittings[0]["revision"], "date": sittings[0]["begin"][:10]}
     begun = {key: (begun or first).get(key, value) for key, value in first.items()}
     return sealed({
@@ -204,7 +207,7 @@ ENTRIES = ("name", "task", "command", "revision", "date", "data", "config", "see
            "metrics")
 
 
-def parsed(text: str, place: str | Path) -> dict:
+def checked_record(text: str, place: str | Path) -> dict:
     "The record in a text. Raises InputError, naming the place, if it is none, or was changed after it was written."
     try:
         record = json.loads(text)
@@ -222,9 +225,9 @@ def parsed(text: str, place: str | Path) -> dict:
 
 
 def read_record(path: str | Path) -> dict:
-    "The record of a JSON file, such as a run's, or what `evaluate --record` writes. InputError: as `parsed`."
+    "The record of a JSON file, such as a run's, or what `evaluate --record` writes. InputError: as `checked_record`."
     try:
-        return parsed(Path(path).read_text(encoding="utf-8"), path)
+        return checked_record(Path(path).read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path}: cannot be read: the folder is incomplete") from None
 
@@ -261,10 +264,7 @@ FILES = {  # a record stands in the file named after the first word of its name,
 
 
 def comparison_of(record: dict | str) -> str:
-    """The stem of the file that a record, or one of this name, stands in.
-
-    It is that of the longest beginning of its name in `FILES`, else its first word.
-    """
+    "The stem of the file for a record, or its name: by its longest beginning in `FILES`, else its first word."
     words = (record if isinstance(record, str) else record["name"]).split("_")
     starts = ("_".join(words[:n]) for n in range(len(words), 0, -1))
     return next((FILES[start] for start in starts if start in FILES), words[0])
@@ -277,14 +277,12 @@ def results_folder() -> Path:
     raise InputError("no nbs/results here: go to the top of the checkout, or name the folder of the records")
 
 # %% ../../nbs/tools/records.ipynb #983e943b
-def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
-    """(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: there is no
-    folder."""
+def record_texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
+    "(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: no folder."
     folder = results_folder() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
-    for path in sorted(path for path in folder.glob("*.json*")
-                       if path.suffix in (".json", ".jsonl")):  # no file that is being written
+    for path in sorted((*folder.glob("*.json"), *folder.glob("*.jsonl"))):
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.suffix == ".jsonl":
             yield from ((f"{path}, line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line)
@@ -293,13 +291,10 @@ def texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
 
 
 def read_records(folder: str | Path | None = None, names: str = "*") -> dict[str, dict]:
-    """The records of a folder (default: `results_folder()`) whose names fit a pattern, such as `paths_*`, by name.
-
-    Raises InputError for what is no record, or was changed after it was written.
-    """
+    "By name, the records of a folder (default: `results_folder()`) whose names fit a pattern. Errors: `checked_record`."
     found = {}
-    for place, text in texts(folder):
-        record = parsed(text, place)
+    for place, text in record_texts(folder):
+        record = checked_record(text, place)
         if record["name"] in found:
             raise InputError(f"{place}: a second record is named {record['name']}: remove one of the two")
         found[record["name"]] = record
@@ -307,10 +302,10 @@ def read_records(folder: str | Path | None = None, names: str = "*") -> dict[str
 
 
 def find_record(name: str, folder: str | Path | None = None) -> dict | None:
-    "The record of this name in a folder; None where there is none. Raises InputError as `read_records` does."
+    "The record of this name in a folder; None where there is none. Errors: `checked_record`."
     if folder is not None and not Path(folder).is_dir():  # an experiment that has measured nothing yet
         return None
-    found = (parsed(text, place) for place, text in texts(folder) if json.dumps(name) in text)
+    found = (checked_record(text, place) for place, text in record_texts(folder) if json.dumps(name) in text)
     return next((record for record in found if record["name"] == name), None)
 
 
@@ -340,7 +335,7 @@ def add_record(record: dict, folder: str | Path) -> None:
     path, name = folder / f"{comparison_of(record)}.jsonl", record["name"]
     with locked(folder / ".lock"):
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
-        found = {parsed(line, f"{path}, line {n}")["name"]: line for n, line in enumerate(lines, 1) if line}
+        found = {checked_record(line, f"{path}, line {n}")["name"]: line for n, line in enumerate(lines, 1) if line}
         if name in found and json.loads(found[name])["digest"] != record["digest"]:
             raise InputError(f"{path}: another record is named {name}: remove its line to measure again")
         found[name] = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
@@ -367,9 +362,9 @@ def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
 def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
     "(name, task, date, state) of each record in a folder; state: its status, `older than the rule`, or what is wrong."
     rows = []
-    for place, text in texts(folder):
+    for place, text in record_texts(folder):
         try:
-            record = parsed(text, place)
+            record = checked_record(text, place)
             state = "older than the rule" if is_older(record) else record["status"]
             rows.append((record["name"], record["task"], record["date"], state))
         except InputError as error:
@@ -400,10 +395,7 @@ def by_seed(group: dict) -> list[dict]:
 
 # %% ../../nbs/tools/records.ipynb #07ddb087
 def run_program(function: Callable, module: str, argv: Sequence[str] | None = None) -> None:
-    """Call `function` with the options of a command line, for `python -m annotated_transformer.MODULE`.
-
-    An InputError is one line on standard error, and exit code 2.
-    """
+    "Call `function` with the options of a command line, for `python -m annotated_transformer.MODULE`."
     with one_line_errors(module):
         this_process()  # its sitting begins
         call(function, argv, f"python -m annotated_transformer.{module}")
