@@ -291,7 +291,7 @@ def record_texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
 
 
 def read_records(folder: str | Path | None = None, names: str = "*") -> dict[str, dict]:
-    "By name, the records of a folder (default: `results_folder()`) whose names fit a pattern. Errors: `checked_record`."
+    "The records of a folder (default: `results_folder()`) whose names fit a pattern, by name. Errors: `checked_record`"
     found = {}
     for place, text in record_texts(folder):
         record = checked_record(text, place)
