@@ -36,7 +36,7 @@ class Symbols:
     """bpe (byte pairs, the paper's EN-DE), word-pieces (its EN-FR), or a SentencePiece model of your own: a file
     that ends in .model"""
     vocab_size: int | None = None
-    "symbols in the shared vocabulary, or in each of two (default: a usual number for the corpus)"
+    "tokens in the shared vocabulary, or in each of two (default: a usual number for the corpus)"
     byte_fallback: bool = False
     "with byte pairs, spell a character that training has not seen by its bytes: nothing is unknown"
     separate_vocabularies: bool = False
@@ -72,7 +72,7 @@ SIZES = {
     "files": 8000, "grammar": 1200, "multi30k": 5000, "wmt14": 37_000,
     "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "genia": 8000, "craft+genia": 8000, "grammar-trees": 600,
 }
-"symbols in the vocabulary, unless --vocab-size says otherwise"
+"tokens in the vocabulary, unless --vocab-size says otherwise"
 
 
 def of_text(argv: Sequence[str] = ()) -> tuple:
@@ -103,13 +103,13 @@ def vocabulary_for(corpus: Corpus, symbols: Symbols, usual: int) -> Vocabulary:
         source = symbols.vocabulary_from or symbols.vocabulary
         vocabulary = adopt_model(Path(source)) if symbols.own else find_run(source).vocabulary()
         vocabulary.save(corpus.folder)
-        say(f"Taken from {source}: its vocabulary of {len(vocabulary):,} symbols")
+        say(f"Taken from {source}: its vocabulary of {len(vocabulary):,} tokens")
     elif vocabulary := kept_vocabulary(corpus, kind, size, **learning):
-        say(f"Kept: the vocabulary of {size:,} symbols")
+        say(f"Kept: the vocabulary of {size:,} tokens")
     else:
         if (corpus.folder / "learned.json").exists():
             say("The folder's vocabulary was learned in another way: it is replaced. Runs keep their own copies")
-        say(f"Learning {size:,} symbols{' of each language' * symbols.separate_vocabularies} from "
+        say(f"Learning {size:,} tokens{' of each language' * symbols.separate_vocabularies} from "
             f"{min(pairs, SAMPLE):,} of {pairs:,} pairs")
         vocabulary = learn_vocabulary(corpus, kind, size, **learning)
     return vocabulary
@@ -285,7 +285,7 @@ def prepare_trees(
         folder: the new folder that will hold all of it
         treebank: which treebank
         source: the folder that holds it (for ptb, craft, genia and craft+genia)
-        vocab_size: symbols in the vocabulary (default: a usual number for the treebank)
+        vocab_size: tokens in the vocabulary (default: a usual number for the treebank)
         leaves: what stands for a word in the sequences: XX, its tag, or the word itself
         extra: a file of trees that a machine parsed, to be mixed into the training text
         extra_weight: what one of those counts beside one of the treebank's (default: 1)
@@ -306,7 +306,7 @@ def prepare_trees(
                        strict=strict, overwrite=overwrite)
     say(corpora.report(made))
     vocabulary = encode_trees(made, size)
-    say(f"{len(vocabulary):,} symbols, those of the brackets among them")
+    say(f"{len(vocabulary):,} tokens, those of the brackets among them")
     report_unknown(made, vocabulary, strict)
     say_how_to_train(folder, "--config parser-small")
 
@@ -326,7 +326,7 @@ def modern(words: Sequence[str]) -> list[str]:
     if kind == "files":
         return rest
     if kind not in (*CORPORA, *SIZES):
-        raise InputError(f"--corpus {kind[:100]}: there are {', '.join(KINDS)}")
+        raise InputError(f"--corpus {kind[:100]}: there are {', '.join(CORPORA)}")
     folder, others = (rest[:1], rest[1:]) if rest and not rest[0].startswith("-") else ([], rest)
     if kind in CORPORA:
         new = [kind, *folder, *filter(None, [old.sources]), *others, *(["--source", old.source] if old.source else [])]

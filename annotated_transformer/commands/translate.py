@@ -67,7 +67,7 @@ def oddity(translator: translation.Translator, text: str, ids: Sequence[int]) ->
     nothing does."""
     if len(ids) > translator.trained_tokens:
         return (
-            f"{len(ids):,} symbols, more than any that the model was trained on ({translator.trained_tokens:,} "
+            f"{len(ids):,} tokens, more than any that the model was trained on ({translator.trained_tokens:,} "
             f"at most)",
                 "divide it")
     if UNKNOWN in ids or WORD_START in text:
@@ -237,7 +237,7 @@ def translate(
     Line n of the output belongs to line n of the input; an empty line gives an empty line. With --nbest a line
     gives several, best first: NUMBER ||| TEXT ||| SCORE, with lines numbered from 0 (Moses' lists have a fourth
     field, between the text and the score). A score is the log-probability of the output, divided by the length
-    penalty. --scores adds the log-probability of each symbol: TEXT ||| SCORE ||| SYMBOL:NUMBER SYMBOL:NUMBER ...
+    penalty. --scores adds the log-probability of each token: TEXT ||| SCORE ||| TOKEN:NUMBER TOKEN:NUMBER ...
 
     Examples:
       echo "Where is the station?" | annotated-transformer translate ende
@@ -254,9 +254,9 @@ def translate(
         beam_size: hypotheses kept at each step (1: greedy)
         alpha: exponent of the length penalty (0: none)
         nbest: this many translations a line, with their scores (no more than beam_size)
-        scores: write the score of each translation, and of each of its symbols
+        scores: write the score of each translation, and of each of its tokens
         prefix: a text that each translation begins with; end it with a space where its last word is complete
-        max_length: the most tokens of a translation, its end symbol included (default: the source's number + 50)
+        max_length: the most tokens of a translation, its end token included (default: the source's number + 50)
         sample: draw each token with the probability that the model gives it, instead of searching
         temperature: of the draws: below 1, likely tokens become likelier
         seed: of the draws

@@ -85,7 +85,7 @@ def set_layer(place, layer: nn.Module) -> None:
 
 # %% ../../nbs/exports/ctranslate2.ipynb #65a93c20
 def set_embedding(spec, model: Transformer) -> None:
-    "The one matrix in its three places, and a bias that rules out the symbols that are never written."
+    "The one matrix in its three places, and a bias that rules out the tokens that are never written."
     never = torch.zeros(model.config.vocab_size)
     never[NEVER] = -1e4
     source = model.embedding if model.src_embedding is None else model.src_embedding
@@ -96,7 +96,7 @@ def set_embedding(spec, model: Transformer) -> None:
 
 
 def set_symbols(spec, symbols: list[str], source: list[str]) -> None:
-    "The vocabulary, the source's, and which symbols are special."
+    "The vocabulary, the source's, and which tokens are special."
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(symbols)
     spec.config.add_source_eos, spec.config.layer_norm_epsilon = True, EPSILON
@@ -105,7 +105,7 @@ def set_symbols(spec, symbols: list[str], source: list[str]) -> None:
 
 
 def specification(model: Transformer, symbols: list[str], positions: int, source: list[str] | None = None):
-    """CTranslate2's `TransformerSpec` of a model, with all weights and the names of symbols (and of the `source`'s).
+    """CTranslate2's `TransformerSpec` of a model, with all weights and the names of tokens (and of the `source`'s).
 
     Sinusoids are written for `positions` positions. Raises InputError for a model that CTranslate2 has no layers
     for.
@@ -132,7 +132,7 @@ def specification(model: Transformer, symbols: list[str], positions: int, source
 
 # %% ../../nbs/exports/ctranslate2.ipynb #5dc08715
 def symbols_of(vocabulary: Vocabulary) -> list[str]:
-    "The name of each symbol, by its id, in the library that reads the vocabulary's file."
+    "The name of each token, by its id, in the library that reads the vocabulary's file."
     if isinstance(vocabulary, BytePairVocabulary):
         return vocabulary.pieces(range(len(vocabulary)))
     from tokenizers import Tokenizer

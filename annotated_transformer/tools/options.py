@@ -10,6 +10,7 @@ __all__ = ['NO_MEMORY', 'OptionParser', 'add_argument', 'documented', 'add_argum
 # %% ../../nbs/tools/options.ipynb #9aaff6e7
 import argparse
 import ast
+import errno
 import inspect
 import os
 import re
@@ -203,12 +204,15 @@ def fail(program: str, text: str) -> None:
     raise SystemExit(2) from None
 
 
-NO_MEMORY = re.compile("allocate memory|out of memory|bad_alloc|failed to map segment|can't start new thread", re.I)
+NO_MEMORY = re.compile("(enough|allocate|out of) memory|bad_alloc|failed to map segment|start new thread", re.I)
 
 
-def memory_ended(error: BaseException) -> bool:
+def memory_ended(error: BaseException | None) -> bool:
     "Whether an error, of Python or of a library below it, says that there is no more memory."
-    return isinstance(error, MemoryError) or NO_MEMORY.search(str(error)) is not None
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | ImportError) and NO_MEMORY.search(str(error)) is not None)
 
 
 @contextmanager
@@ -220,18 +224,19 @@ def one_line_errors(program: str) -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()  # a reader that has gone is noticed here, not as Python ends
-    except InputError as error:
-        fail(program, str(error))
-    except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # what is still in them goes nowhere
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise SystemExit(141) from None
-    except (OSError, ImportError, RuntimeError, MemoryError) as error:
-        if memory_ended(error):
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except (InputError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        cause = error.__cause__ if isinstance(error, InputError) else error
+        if isinstance(cause, BrokenPipeError):
+            for stream in (sys.stdout, sys.stderr):  # what is still in them goes nowhere
+                with suppress(OSError, ValueError):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise SystemExit(141) from None
+        if memory_ended(cause):
             fail(program, "not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or model")
+        if isinstance(error, InputError):
+            fail(program, str(error))
         if not isinstance(error, OSError):
             raise
         fail(program, f"{error.filename or 'reading or writing'}: {error.strerror or error}")
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None

@@ -352,6 +352,13 @@ def test_progress_on_a_file_and_none_on_a_pipe(made, tmp_path):
         assert bool(re.search(rb"/300 \[\d\d:\d\d<\d\d:\d\d", told)) == shown, told
 
 
+def test_train_whose_report_nobody_reads(made, tmp_path):
+    command = (f"{sys.executable} -m annotated_transformer train {tmp_path / 'run'} --data {made / 'data'} "
+               f"--config tiny {' '.join(OPTIONS)} 2>&1 | head -n 1; echo ${{PIPESTATUS[0]}}")
+    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    assert done.stdout.startswith(b"Learning rate") and done.stdout.endswith(b"\n141\n") and not done.stderr
+
+
 def test_translate_with_head(made, tmp_path):
     file = write(tmp_path / "text.en", ["The dog sleeps."] * 5000)
     command = (f"{sys.executable} -m annotated_transformer translate {made / 'run'} {file} --beam-size 1 "
