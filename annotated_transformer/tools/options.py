@@ -18,6 +18,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from traceback import clear_frames
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -204,7 +205,8 @@ def fail(program: str, text: str) -> None:
     raise SystemExit(2) from None
 
 
-NO_MEMORY = re.compile("(enough|allocate|out of) memory|bad_alloc|failed to map segment|start new thread", re.I)
+NO_MEMORY = re.compile("(enough|allocate|out of) memory|bad_alloc|failed to map segment|start new thread|"
+                       "could not create a primitive", re.I)  # the last is oneDNN's
 
 
 def memory_ended(error: BaseException | None) -> bool:
@@ -234,6 +236,7 @@ def one_line_errors(program: str) -> Iterator[None]:
                     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise SystemExit(141) from None
         if memory_ended(cause):
+            clear_frames(error.__traceback__)  # the message needs memory, too
             fail(program, "not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or model")
         if isinstance(error, InputError):
             fail(program, str(error))

@@ -844,6 +844,7 @@ def test_options_whose_files_begin_with_a_dash(arguments, made, tmp_path, monkey
 @pytest.mark.parametrize("error", [
     MemoryError(), ImportError("libtorch_cpu.so: failed to map segment from shared object"),
     RuntimeError("can't start new thread"), OSError(12, "Cannot allocate memory"),
+    RuntimeError("could not create a primitive"),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")])
 def test_where_memory_ends(error, monkeypatch, capsys):
     def no_memory(given):
