@@ -93,8 +93,7 @@ def other_system(against: str, lines: int) -> list[str]:
     Raises InputError, before any long work, if it does not have `lines` lines.
     """
     if not Path(against).exists():
-        raise InputError(
-            f"--against {against}: no such file: beside --translations, give the other system's translations")
+        raise InputError(f"--against {against}: no such file: give the other system's translations")
     other = list(text_files.lines(against))
     if len(other) != lines:
         raise InputError(f"--against {against}: {counted(len(other), 'line')}, where {lines:,} are compared: "
@@ -164,19 +163,18 @@ def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[
 
 def file_set(run: Run, src: Path, references: Path) -> tuple[str, list[tuple[str, str]], bool, dict[str, Any]]:
     "The same for two files, whose name must not be that of a split, and the facts for the record."
-    pairs, (name, _) = [(a, b) for _, a,
-                        b in text_files.two_files(src, references)], text_files.name_and_ending(references)
+    pairs = [(a, b) for _, a, b in text_files.two_files(src, references)]
+    name, _ = text_files.name_and_ending(references)
     facts = {"pairs": len(pairs), "sha256": {"src": file_digest(src), "tgt": file_digest(references)}}
-    return (name, pairs,
-            name not in run.config["data"]["splits"] and (run.folder / "record.json").exists(), facts)
+    kept = name not in run.config["data"]["splits"] and (run.folder / "record.json").exists()
+    return name, pairs, kept, facts
 
 
 def check_record(run: Run, kept: bool, record: Path | None) -> None:
-    """Raises InputError, before the search, which may take long, where the scores could not be kept or written to
-    `record`."""
+    "Raises InputError, before the long search, where the scores could not be kept or written to `record`."
     if record is not None and not kept:
-        raise InputError(
-            f"--record {record}: {run.folder} has no finished training, or this is not the text that it names")
+        raise InputError(f"--record {record}: {run.folder} has no finished training, or this is not the text that it "
+                         "names")
     if record is not None:
         check_place(record)
     if kept:
@@ -187,8 +185,7 @@ def load_translator(run: str | Path) -> translation.Translator:
     "The translator of a run. Raises InputError for a parser."
     found = translation.load(run)
     if found.run.config["data"].get("tgt") in (TREES, WORDED):
-        raise InputError(
-            f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`, or another split")
+        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`")
     return found
 
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
@@ -217,8 +214,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
                                   tokenize=tokenize)
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
     for member in members:
-        member.run.record.add_evaluation(name, result.metrics, **search,
-                                         **together)  # a look at a test set leaves a trace
+        member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a test set is noted
     scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
     if record is not None:
         write_record(record, scored | {"name": record.stem})
@@ -292,13 +288,11 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
     else:
         wanted, unused = set(), set()
     if missing := sorted(wanted - set(typed)):
-        raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by "
-                         "line"
+        raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by line"
                          + (", and --src is what they translate" if run else ""))
     if others := [f"--{name.replace('_', '-')}" for name in typed if name in unused]:
-        raise InputError(
-            f"{', '.join(others)}: has no effect on {'--translations' if run is None else '--src'}: leave it "
-            "out")
+        source = "--translations" if run is None else "--src"
+        raise InputError(f"{', '.join(others)}: has no effect on {source}: leave it out")
 
 # %% ../../nbs/commands/evaluate.ipynb #c85888d5
 def score(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -> None:

@@ -44,9 +44,8 @@ def check_options(model: Any, changes: dict) -> None:
     "Raises InputError for an option that neither the model nor the training has."
     own = [field.name for field in fields(model)]
     if "src_vocab_size" in changes and "src_vocab_size" not in own:
-        raise InputError(
-            f"models of the kind {kind_of(model)} have one vocabulary for both languages: prepare the data without "
-            "--separate-vocabularies")
+        raise InputError(f"models of the kind {kind_of(model)} have one vocabulary for both languages: prepare the "
+                         "data without --separate-vocabularies")
     for name in changes:
         if name not in own and name not in {field.name for field in fields(TrainingConfig)}:
             known = ", ".join(f"--{field.replace('_', '-')}" for field in own if field not in DECIDED)
@@ -156,9 +155,9 @@ def extend_run(run: Run, changes: dict) -> None:
         raise InputError(f"--steps {after.steps}: the rate of {run.folder} falls to zero at update {before.steps:,}: "
                          f"begin a new run, with --from {run.folder}")
     if after != before and rank() == 0:
+        new = {name: getattr(after, name) for name in CHANGEABLE if getattr(after, name) != getattr(before, name)}
         with run.lock():  # nobody else trains it
-            run.extend({name: getattr(after, name) for name in CHANGEABLE
-                        if getattr(after, name) != getattr(before, name)})
+            run.extend(new)
 
 # %% ../../nbs/commands/train.ipynb #5cccc164
 def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
@@ -176,9 +175,8 @@ def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes
     run = Run.open(folder)
     own = asdict(training_config(run))
     if wrong := differences(run, preset, changes | {name: own[name] for name in CHANGEABLE}):
-        raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another "
-                         "folder, "
-                         f"or continue this one with `annotated-transformer train {folder}`")
+        raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
+                         f"continue this one with `annotated-transformer train {folder}`")
     check_not_abandoned(run)  # before anything is written
     open_data(run, corpus_of(run, data).folder)
     extend_run(run, changes)

@@ -66,10 +66,8 @@ def oddity(translator: translation.Translator, text: str, ids: Sequence[int]) ->
     """What may make the translation of a line, with these ids, a poor one, and the remedy; two empty strings where
     nothing does."""
     if len(ids) > translator.trained_tokens:
-        return (
-            f"{len(ids):,} tokens, more than any that the model was trained on ({translator.trained_tokens:,} "
-            f"at most)",
-                "divide it")
+        most = translator.trained_tokens
+        return f"{len(ids):,} tokens, more than any that the model was trained on ({most:,} at most)", "divide it"
     if UNKNOWN in ids or WORD_START in text:
         lacking = listed(unknown_parts(translator.vocabulary.source, text), code_points)
         return f"characters that the vocabulary lacks: {lacking}", "replace them"

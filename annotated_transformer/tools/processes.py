@@ -52,15 +52,15 @@ def training_device() -> torch.device:
     else the processor."""
     if CHOSEN and not (CHOSEN[0].type == "cuda" and CHOSEN[0].index is None):
         return CHOSEN[0]
-    return (torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-            if torch.cuda.is_available() else torch.device("cpu"))
+    number = int(os.environ.get("LOCAL_RANK", 0))
+    return torch.device("cuda", number) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def native_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
     "bfloat16 where `device` has instructions for it, else float32."
     if device.type != "cpu":
-        return ("bfloat16"
-                if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32")
+        native = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if native else "float32"
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return "bfloat16" if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else "float32"
 
@@ -113,9 +113,7 @@ def process_group() -> Iterator[None]:
     if on_gpu:
         torch.cuda.set_device(training_device())
     store, number, count = next(dist.rendezvous("env://"))
-    if os.environ.get(
-        # started again, torchrun's processes would find the addresses of the dead in its store
-        "GROUP_WORLD_SIZE") == "1":
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, processes would find the addresses of the dead
         store = dist.PrefixStore(f"attempt_{os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     dist.init_process_group(backend, store=store, rank=number, world_size=count)
@@ -198,9 +196,8 @@ def progress_bar(steps: int, done: int):
     "The first process's progress bar, on standard error; once a minute where that is not a terminal."
     from tqdm import tqdm
 
-    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, mininterval=1 if sys.stderr.isatty()
-                else 60,
-                disable=bool(rank() or os.environ.get("TQDM_DISABLE")))
+    return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True,
+                mininterval=1 if sys.stderr.isatty() else 60, disable=bool(rank() or os.environ.get("TQDM_DISABLE")))
 
 # %% ../../nbs/tools/processes.ipynb #9d414a24
 class NotFinite(ArithmeticError):
@@ -253,6 +250,6 @@ def bar_text(line: dict) -> dict[str, str]:
     "What the progress bar shows of a line."
     text = {"loss": f"{line['loss']:.3f}", "tok/s": f"{line['tokens_per_second']:,}"}
     if "dev_perplexity" in line:
-        text["dev ppl"] = (f"{line['dev_perplexity']:.2f}"
-                           if line["dev_perplexity"] < 1e4 else f"{line['dev_perplexity']:.0e}")
+        value = line["dev_perplexity"]
+        text["dev ppl"] = f"{value:.2f}" if value < 1e4 else f"{value:.0e}"
     return text
