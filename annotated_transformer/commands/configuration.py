@@ -49,7 +49,7 @@ class Configuration(NamedTuple):
     changes: dict[str, Any]
     "fields of the model and of the training"
 
-# %% ../../nbs/commands/configuration.ipynb #c5738ece
+
 def kind_written(path: Path, text: str, content: dict[str, Any]) -> str:
     "The kind of model that a file is about. Raises InputError where it is not known, or not that of its preset."
     preset = content.get("config", "")
@@ -66,7 +66,7 @@ def kind_written(path: Path, text: str, content: dict[str, Any]) -> str:
                          "which is not of that kind: leave one of them out")
     return kind
 
-# %% ../../nbs/commands/configuration.ipynb #ccde1e4c
+
 def read_configuration(path: Path) -> Configuration:
     "The configuration in a file. Raises InputError, with line and key, for anything wrong with it."
     text = read_text(path)
@@ -96,5 +96,5 @@ def kind_in(place: str) -> str | None:
             place = read_json(Path(place) / "config.json")["kind"]
         named = place.removesuffix("-own")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # whoever reads it in earnest says what is wrong
+        return None  # read_configuration says what is wrong
     return named if named in kinds() else None

@@ -16,6 +16,7 @@ from ..exports.onnx import export_onnx
 from ..tools.files import InputError
 from ..tools.options import say
 from ..decoding.translation import load
+from ..training.runs import shipped_runs
 
 # %% ../../nbs/commands/export.ipynb #a50f9133
 def export(
@@ -40,6 +41,8 @@ def export(
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")
+    if str(folder) in shipped_runs():  # the next command would take the weights that ship
+        raise InputError(f"{folder}: the name of weights that ship: name another folder")
     if to == "page":
         return explore(run, folder)
     translator = load(run)

@@ -18,6 +18,8 @@ from ..imports.marian import read_marian
 from ..tools.files import InputError, creating, file_digest, needs, write_json
 from ..tools.options import say
 from ..tools.records import origin
+from ..tools.text_files import in_shell
+from ..training.runs import shipped_runs
 
 # %% ../../nbs/commands/importing.ipynb #46168b44
 READERS = {"config.json": read_marian, "config.yaml": read_joeynmt, "dict.*.txt": read_fairseq}  # by a file of each
@@ -63,6 +65,8 @@ def import_(source: str, run: Path, /) -> None:
     """
     from safetensors.torch import save_file
 
+    if str(run) in shipped_runs():
+        raise InputError(f"{run}: the name of weights that ship: name another folder")
     config, weights, vocabulary, facts = read_model(Path(source) if Path(source).is_dir() else fetched(source))
     file, known = facts.pop("file"), {name: fact for name, fact in facts.items() if fact}
     data: dict[str, Any] = {"name": Path(source).resolve().name, "splits": {}, "vocabulary": vocabulary.digest, **known}
@@ -76,4 +80,4 @@ def import_(source: str, run: Path, /) -> None:
             "imported": {"from": source, "file": file.name, "sha256": file_digest(file)}} | origin())
     say(f"{run}: {config.n_layers} + {config.n_decoder_layers} layers of {config.d_model} dimensions, "
         f"{sum(tensor.numel() for tensor in weights.values()):,} weights")
-    say(f"Next: echo 'A sentence.' | annotated-transformer translate {run}")
+    say(f"Next: echo 'A sentence.' | annotated-transformer translate {in_shell(run)}")

@@ -141,8 +141,7 @@ def advance(self: TreeConstraint, state: TreeProgress, parent: Int[Tensor, "sent
     leaf = ~opens & ~closes & ~self.end[symbol]
     top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
     return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(),
-                        (chain + 1) * opens,
-                   torch.where(opens[..., None] & top, symbol[..., None], stack))
+                        (chain + 1) * opens, torch.where(opens[..., None] & top, symbol[..., None], stack))
 
 
 TreeConstraint.allowed, TreeConstraint.advance = allowed, advance

@@ -36,8 +36,7 @@ LONGEST = 1 << 20  # bytes of a line that are read
 def likely_encoding(data: bytes) -> str:
     "The encoding of bytes that are not UTF-8, as far as it can be guessed."
     for mark, name in ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"),
-                       (codecs.BOM_UTF16_LE, "UTF-16"),
-                       (codecs.BOM_UTF16_BE, "UTF-16")):
+                       (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16")):
         if data.startswith(mark):
             return name
     if data.count(0) > len(data) / 3:
@@ -52,16 +51,14 @@ def decode(line: bytes, place: str, number: int) -> str:
     Raises InputError where it is not UTF-8.
     """
     try:
-        text, _ = codecs.utf_8_decode(line, "strict",
-                                      len(line) < LONGEST)  # a line that was cut may end inside a character
+        text, _ = codecs.utf_8_decode(line, "strict", len(line) < LONGEST)  # a cut line may end inside a character
         bad = line.index(0) if 2 < line.count(0) and len(line) / 3 < line.count(0) < len(line) * 2 / 3 else None
     except UnicodeDecodeError as error:
         bad = error.start
     if bad is not None:  # UTF-16 of Latin letters may pass for UTF-8
         encoding = likely_encoding(line)
-        raise InputError(
-            f"{place}, line {number:,}: not UTF-8 (byte 0x{line[bad]:02x}), perhaps {encoding}: convert the text, "
-                         f"for instance with iconv -f {encoding.split(',')[0]} -t UTF-8")
+        raise InputError(f"{place}, line {number:,}: not UTF-8 (byte 0x{line[bad]:02x}), perhaps {encoding}: convert "
+                         f"the text, for instance with iconv -f {encoding.split(',')[0]} -t UTF-8")
     return text.removeprefix("\ufeff") if number == 1 else text
 
 
@@ -206,7 +203,7 @@ def one_file(path, bar=None) -> Iterator[Pair]:
             raise InputError(f"{path}, line {number}: no tab: give source, tab, target (or two aligned files)")
         yield (str(path), number), columns[0], columns[1] if len(columns) > 1 else ""
 
-# %% ../../nbs/tools/text_files.ipynb #e7d799af
+
 def is_table(path) -> bool:
     "Whether the name says that a file is tab-separated."
     return re.search(rf"\.tsv{ENDING}$", str(path)) is not None
@@ -282,7 +279,7 @@ def find_pairs(folder, src: str, tgt: str) -> dict[str, list[Path]]:
     sources, targets = by_stem(src), by_stem(tgt)
     return {stem: [sources[stem], targets[stem]] for stem in sorted(sources.keys() & targets.keys())}
 
-# %% ../../nbs/tools/text_files.ipynb #6696594c
+
 def progress(total: int | None, unit: str, what: str):
     "A progress bar on standard error; none where that is not a terminal."
     from tqdm import tqdm

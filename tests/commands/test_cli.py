@@ -352,6 +352,13 @@ def test_progress_on_a_file_and_none_on_a_pipe(made, tmp_path):
         assert bool(re.search(rb"/300 \[\d\d:\d\d<\d\d:\d\d", told)) == shown, told
 
 
+def test_train_whose_report_nobody_reads(made, tmp_path):
+    command = (f"{sys.executable} -m annotated_transformer train {tmp_path / 'run'} --data {made / 'data'} "
+               f"--config tiny {' '.join(OPTIONS)} 2>&1 | head -n 1; echo ${{PIPESTATUS[0]}}")
+    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    assert done.stdout.startswith(b"Learning rate") and done.stdout.endswith(b"\n141\n") and not done.stderr
+
+
 def test_translate_with_head(made, tmp_path):
     file = write(tmp_path / "text.en", ["The dog sleeps."] * 5000)
     command = (f"{sys.executable} -m annotated_transformer translate {made / 'run'} {file} --beam-size 1 "
@@ -810,15 +817,60 @@ def test_a_name_of_any_bytes(made, tmp_path):
 
 def test_names_that_begin_with_a_dash(made, tmp_path, text):
     (tmp_path / "-x.en").write_text("The dog sleeps.\n")
+    (tmp_path / "-x.de").write_text("Der Hund schläft.\n", encoding="utf-8")
     for arguments in (["translate", "--beam-size", "1", made / "run", "--", "-x.en"],
                       ["--threads", "1", "translate", "--beam-size", "1", "--", made / "run", "-x.en"],
-                      ["translate", made / "run", "./-x.en", "--beam-size", "1"]):
+                      ["translate", made / "run", "-x.en", "--beam-size", "1"],
+                      ["score", made / "run", "-x.en", "-x.de"]):
         done = run_in({}, *arguments, cwd=tmp_path)
         assert done.returncode == 0 and done.stdout.count(b"\n") == 1, done.stderr
     done = run_in({}, "prepare", "--holdout", "10", "--vocab-size", "300", "--train", *text["train"], "--", "-data",
                   cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.endswith(
         b"train runs/-data --data ./-data --config small\n"), done.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ["evaluate", "--translations", "-x.de", "--references", "-x.de"], ["evaluate", "RUN", "--src", "-x.en",
+                                                                      "--references", "-x.de"]])
+def test_options_whose_files_begin_with_a_dash(arguments, made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-x.en").write_text("The dog sleeps.\n")
+    (tmp_path / "-x.de").write_text("Der Hund schläft.\n", encoding="utf-8")
+    cli.main([str(made / "run") if word == "RUN" else word for word in arguments])
+    assert capsys.readouterr().out.startswith("-x: 1 sentence")
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    RuntimeError("can't start new thread"), OSError(12, "Cannot allocate memory"),
+    RuntimeError("could not create a primitive"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")])
+def test_where_memory_ends(error, monkeypatch, capsys):
+    def no_memory(given):
+        raise error
+
+    monkeypatch.setattr(cli, "prepare_process", no_memory)
+    fails(["translate", "ende"], capsys, "not enough memory: give a smaller --beam-size")
+
+
+def test_a_process_without_memory_ends_in_one_line(tmp_path):
+    "PyTorch's own libraries do not fit."
+    command = f"ulimit -v 400000; exec {sys.executable} -m annotated_transformer translate ende"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, stdin=subprocess.DEVNULL,
+                          env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
+    assert done.returncode == 2 and b"Traceback" not in done.stderr, done.stderr
+    assert done.stderr.endswith(b"not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or "
+                                b"model\n")
+
+
+def test_other_errors_of_these_kinds_are_not_hidden(monkeypatch):
+    def wrong(given):
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(cli, "prepare_process", wrong)
+    with pytest.raises(RuntimeError, match="mistake"):
+        cli.main(["translate", "ende"])
 
 
 def test_an_error_quotes_what_was_given_shortly(capsys):
@@ -835,8 +887,10 @@ def test_weights_that_ship_win_over_a_folder(made, tmp_path, monkeypatch, capsys
     assert ("warning: grammar: the weights that ship are taken; for your own, "
             f"give {tmp_path / 'grammar'}") in capsys.readouterr().err
     assert find_run(tmp_path / "grammar").folder == tmp_path / "grammar"
-    fails(["train", "ende", "--data", str(made / "data"), "--config", "tiny"], capsys,
-          "ende: the name of weights that ship")
+    for arguments in (["train", "ende", "--data", made / "data", "--config", "tiny"], ["export", made / "run", "ende"],
+                      ["export", made / "run", "./ende", "--to", "page"], ["import", made, "ende"]):
+        fails(arguments, capsys, "ende: the name of weights that ship")
+    assert not (tmp_path / "ende").exists()
 
 
 def test_a_folder_of_ones_own_is_not_swept_away(tmp_path, text, capsys):

@@ -19,7 +19,7 @@ import torch
 from annotated_transformer.commands import cli
 from annotated_transformer.commands import train as train_command
 from annotated_transformer.commands.configuration import read_configuration
-from annotated_transformer.commands.translate import drawn
+from annotated_transformer.commands.translate import save_attention
 from annotated_transformer.corpus import sources
 from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
@@ -490,7 +490,8 @@ def test_devices_and_threads(capsys, tmp_path):
 @pytest.mark.parametrize("library, use", [
     ("tokenizers", lambda: WordPieceVocabulary.learn(["a b c"], 20)),
     ("sacrebleu", lambda: sources.sacrebleu_files("wmt13", "en-de")),
-    ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])), ("altair", lambda: drawn(load("grammar"), "The cow is old."))],
+    ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])),
+    ("altair", lambda: save_attention(load("grammar"), "The cow is old."))],
     ids=["tokenizers", "sacrebleu", "metrics", "altair"])
 def test_what_lacks_a_library_says_which(library, use, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
@@ -525,7 +526,7 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     translator = load("grammar")
     converse(["The cow is old .", ":attention", ":help", ""], lambda line: translator.translate(line) + "\n",
-             lambda line: drawn(translator, line))
+             lambda line: save_attention(translator, line))
     words = capsys.readouterr()
     assert words.out == translator.translate("The cow is old .") + "\n\n"
     assert "attention-1.svg" in words.err and (tmp_path / "attention-1.svg").read_text().startswith(
