@@ -213,8 +213,9 @@ def memory_ended(error: BaseException | None) -> bool:
     "Whether an error, of Python or of a library below it, says that there is no more memory."
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | ImportError) and NO_MEMORY.search(str(error)) is not None)
+    if isinstance(error, RuntimeError | ImportError):
+        return NO_MEMORY.search(str(error)) is not None or memory_ended(error.__cause__)
+    return isinstance(error, MemoryError)
 
 
 @contextmanager

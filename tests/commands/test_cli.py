@@ -841,8 +841,14 @@ def test_options_whose_files_begin_with_a_dash(arguments, made, tmp_path, monkey
     assert capsys.readouterr().out.startswith("-x: 1 sentence")
 
 
+def caused_by(error, cause):
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize("error", [
-    MemoryError(), ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    MemoryError(), caused_by(RuntimeError("the export failed"), MemoryError()),
+    ImportError("libtorch_cpu.so: failed to map segment from shared object"),
     RuntimeError("can't start new thread"), OSError(12, "Cannot allocate memory"),
     RuntimeError("could not create a primitive"),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")])
