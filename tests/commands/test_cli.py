@@ -28,6 +28,7 @@ from annotated_transformer.training.runs import Run, find_run, ship, shipped_run
 OPTIONS = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
            "--steps 12 --save-every 4 --report-every 2 --batch-tokens 400").split()
 MODEL = "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8".split()
+GREEDY = ["--beam-size", "1"]  # quick, where a test is about something else
 
 
 def write(path, lines, newline="\n"):
@@ -110,7 +111,7 @@ def test_chain_leaves_a_whole_run(made, capsys):
 
 
 def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
-    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--split", "test", "--beam-size", "1",
+    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--split", "test", *GREEDY,
               "--record", str(tmp_path / "kept.json")])
     assert "sacreBLEU" in capsys.readouterr().out
     kept = json.loads((tmp_path / "kept.json").read_text())
@@ -121,13 +122,13 @@ def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
 
 
 def test_evaluate_takes_the_development_set(made, copy, capsys):
-    cli.main(["evaluate", str(copy), "--data", str(made / "data"), "--beam-size", "1"])
+    cli.main(["evaluate", str(copy), "--data", str(made / "data"), *GREEDY])
     assert capsys.readouterr().out.startswith("dev: 30 sentences")
     assert not any(name.endswith("/test") for name in json.loads((copy / "record.json").read_text())["metrics"])
 
 
 def test_evaluate_takes_files(made, text, capsys):
-    cli.main(["evaluate", str(made / "run"), "--src", text["test"][0], "--ref", text["test"][1], "--beam-size", "1"])
+    cli.main(["evaluate", str(made / "run"), "--src", text["test"][0], "--ref", text["test"][1], *GREEDY])
     assert "30 sentences" in capsys.readouterr().out
 
 
@@ -137,7 +138,7 @@ def test_evaluate_keeps_the_scores_of_files_by_their_names(made, copy, text, tmp
     for name, count in (("news_full", 30), ("news_filtered_20", 20)):
         files = [write(tmp_path / f"{name}.{side}", lines[:count]) for side,
                  lines in (("en", sources), ("de", references))]
-        cli.main(["evaluate", str(copy), "--src", files[0], "--ref", files[1], "--beam-size", "1", "--record",
+        cli.main(["evaluate", str(copy), "--src", files[0], "--ref", files[1], *GREEDY, "--record",
                   str(tmp_path / "kept.json")])
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert {name: facts["pairs"] for name,
@@ -157,17 +158,17 @@ def test_translate_keeps_line_n_at_line_n(made, text):
         )  # no newline, whatever other programs hold them for
     stdin = lines[0] + b"\n\n" + lines[1] + b"\r\n" + odd + b"\n\xe2\x80\xa8\n" + lines[
         2]  # an empty line, a Windows line; no end
-    done = run(["translate", made / "run", "--beam-size", "1"], stdin)
+    done = run(["translate", made / "run", *GREEDY], stdin)
     assert done.returncode == 0 and not done.stderr
     out = done.stdout.decode().split("\n")
     assert len(out) == 7 and out[1] == out[4] == out[6] == "" and out[0] and out[3] and out[5]
-    alone = run(["translate", made / "run", "--beam-size", "1"], lines[1] + b"\n").stdout.decode()
+    alone = run(["translate", made / "run", *GREEDY], lines[1] + b"\n").stdout.decode()
     assert alone == out[2] + "\n"
 
 
 def test_translate_answers_before_the_input_ends(made):
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"),
-                                "--beam-size", "1"],
+                                *GREEDY],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         process.stdin.write(b"The dog sleeps.\n")
@@ -179,7 +180,7 @@ def test_translate_answers_before_the_input_ends(made):
 
 
 def test_translate_survives_a_reader_that_leaves(made, text):
-    command = f"{sys.executable} -m annotated_transformer translate {made / 'run'} --beam-size 1"
+    command = f"{sys.executable} -m annotated_transformer translate {made / 'run'} {' '.join(GREEDY)}"
     lines = open(text["train"][0], "rb").read() * 3
     process = subprocess.Popen([*command.split()], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
@@ -189,7 +190,7 @@ def test_translate_survives_a_reader_that_leaves(made, text):
 
 
 def test_ten_thousand_words(made):
-    done = run(["translate", made / "run", "--beam-size", "1"], b"dog " * 10_000 + b"\nThe dog sleeps.\n")
+    done = run(["translate", made / "run", *GREEDY], b"dog " * 10_000 + b"\nThe dog sleeps.\n")
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
     assert b"line 1" in done.stderr and b"1,024" in done.stderr and done.stderr.count(b"warning") == 1
 
@@ -202,12 +203,12 @@ def test_line_longer_than_any_in_training(made, text, tmp_path, capsysbinary):
     assert longest == max(len(encode(line)) + 1 for line in open(text["train"][0], encoding="utf-8"))
     words = next(n for n in range(1, 1000) if len(encode("dog " * n)) + 1 > longest)
     file = write(tmp_path / "long.en", ["The dog sleeps.", "dog " * (words - 1), "dog " * words, "The dog sleeps."])
-    cli.main(["translate", str(made / "run"), file, "--beam-size", "1"])
+    cli.main(["translate", str(made / "run"), file, *GREEDY])
     whole = capsysbinary.readouterr()
     assert whole.out.count(b"\n") == 4
     assert whole.err.count(b"warning") == 1 and b"line 3" in whole.err and str(longest).encode() in whole.err
     with pytest.raises(SystemExit) as end:
-        cli.main(["translate", str(made / "run"), file, "--beam-size", "1", "--strict"])
+        cli.main(["translate", str(made / "run"), file, *GREEDY, "--strict"])
     cut = capsysbinary.readouterr()
     assert end.value.code == 2 and cut.out == b"".join(whole.out.splitlines(keepends=True)[:2])
     assert cut.err.count(b"\n") == 1 and b"long.en, line 3" in cut.err
@@ -219,7 +220,7 @@ def test_translate_stops_at_bytes_that_are_not_utf8(made, tmp_path, place):
     lines = b"The dog sleeps.\n\nThe dog sleeps.\nStra\xdfe\nThe dog sleeps.\n"
     (tmp_path / "latin.en").write_bytes(lines)
     on_file = place == "file"
-    done = run(["translate", made / "run", "--beam-size", "1", *([tmp_path / "latin.en"] if on_file else [])], b""
+    done = run(["translate", made / "run", *GREEDY, *([tmp_path / "latin.en"] if on_file else [])], b""
                if on_file else lines)
     assert done.returncode == 2 and done.stdout.count(b"\n") == 3 and done.stdout.endswith(b"\n")
     told = done.stderr.decode().splitlines()
@@ -361,7 +362,7 @@ def test_train_whose_report_nobody_reads(made, tmp_path):
 
 def test_translate_with_head(made, tmp_path):
     file = write(tmp_path / "text.en", ["The dog sleeps."] * 5000)
-    command = (f"{sys.executable} -m annotated_transformer translate {made / 'run'} {file} --beam-size 1 "
+    command = (f"{sys.executable} -m annotated_transformer translate {made / 'run'} {file} {' '.join(GREEDY)} "
                "| head -n 1; echo ${PIPESTATUS[0]}")
     done = subprocess.run(["bash", "-c", command], capture_output=True)
     assert done.stdout.count(b"\n") == 2 and done.stdout.endswith(b"\n141\n") and not done.stderr
@@ -370,7 +371,7 @@ def test_translate_with_head(made, tmp_path):
 def test_interrupted_translation(made):
     "Ctrl-C: what is ready has been written, and no traceback is."
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"),
-                                "--beam-size", "1"],
+                                *GREEDY],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGINT,
                                                                 # ignored where the tests run in the background
@@ -431,7 +432,7 @@ def test_word_pieces(text, tmp_path, capsys):
     assert (tmp_path / "data" / "vocabulary.json").exists()
     cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", "tiny", *MODEL, "--steps",
               "2"])
-    cli.main(["evaluate", str(tmp_path / "run"), "--beam-size", "1"])
+    cli.main(["evaluate", str(tmp_path / "run"), *GREEDY])
 
 
 def test_help_and_version_after_the_options_of_every_command(capsys):
@@ -776,8 +777,8 @@ def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monke
 def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     "As if the null device stood there: no traceback, and nothing meant for one stream in another."
     file = write(tmp_path / "text.en", ["The dog sleeps."])
-    command = f"exec {sys.executable} -m annotated_transformer translate {made / 'run'} --beam-size 1 < {file} {closed}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True)
+    program = f"{sys.executable} -m annotated_transformer translate {made / 'run'} {' '.join(GREEDY)}"
+    done = subprocess.run(["bash", "-c", f"exec {program} < {file} {closed}"], capture_output=True)
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == printed
 
 
@@ -792,8 +793,7 @@ def test_a_terminal_that_shows_ascii_alone(made, tmp_path):
                             ["The dog sleeps."]), write(tmp_path / "müde.de", ["Der Hund schläft."])
     ascii_alone = {"PYTHONIOENCODING": "ascii"}
     for more in ([], ["--json"]):
-        done = run_in(ascii_alone, "evaluate", made / "run", "--src", sources, "--references", wanted, "--beam-size",
-                      "1", *more)
+        done = run_in(ascii_alone, "evaluate", made / "run", "--src", sources, "--references", wanted, *GREEDY, *more)
         assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
         assert json.loads(done.stdout)["set"] == "müde" if more else done.stdout.startswith(b"m\\xfcde: 1 sentence")
     done = run_in(ascii_alone, "prepare", "sources", "--help")
@@ -811,7 +811,7 @@ def test_a_name_of_any_bytes(made, tmp_path):
         file.write("Der Hund schläft.\n".encode())
     for _ in range(2):
         done = run_in({}, "evaluate", run, "--src", tmp_path / "text.en", "--references", os.fsdecode(name),
-                      "--beam-size", "1",
+                      *GREEDY,
                       "--record", os.fsdecode(os.fsencode(tmp_path) + b"/kept\xfe.json"))
         assert done.returncode == 0, done.stderr
     assert [e["set"] for e in Run.open(run).record.read()["evaluations"]][-2:] == ["text\udcff"] * 2
@@ -823,9 +823,9 @@ def test_a_name_of_any_bytes(made, tmp_path):
 def test_names_that_begin_with_a_dash(made, tmp_path, text):
     (tmp_path / "-x.en").write_text("The dog sleeps.\n")
     (tmp_path / "-x.de").write_text("Der Hund schläft.\n", encoding="utf-8")
-    for arguments in (["translate", "--beam-size", "1", made / "run", "--", "-x.en"],
-                      ["--threads", "1", "translate", "--beam-size", "1", "--", made / "run", "-x.en"],
-                      ["translate", made / "run", "-x.en", "--beam-size", "1"],
+    for arguments in (["translate", *GREEDY, made / "run", "--", "-x.en"],
+                      ["--threads", "1", "translate", *GREEDY, "--", made / "run", "-x.en"],
+                      ["translate", made / "run", "-x.en", *GREEDY],
                       ["score", made / "run", "-x.en", "-x.de"]):
         done = run_in({}, *arguments, cwd=tmp_path)
         assert done.returncode == 0 and done.stdout.count(b"\n") == 1, done.stderr
