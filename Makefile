@@ -35,6 +35,7 @@ test-all: $(DEVELOP) ## also the slow ones, and the evidence
 	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/experiments || status=1; exit $$status
 
 check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run, its room tested (make check NB=model/attention)
+	@test -f "nbs/$(NB).ipynb" || { echo "nbs/$(NB).ipynb: no such chapter: name one, as in make check NB=model/attention" >&2; exit 1; }
 	@$(RUN) nbdev_export
 	@$(RUN) ruff check --quiet nbs/$(NB).ipynb
 	@$(CHECK) nbdev_test --path nbs/$(NB).ipynb

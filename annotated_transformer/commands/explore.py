@@ -12,6 +12,7 @@ from ..decoding.translation import load
 from ..inside.explore import page
 from ..tools.files import writing
 from ..tools.options import say
+from ..tools.records import check_place
 from ..tools.text_files import lines as read_lines
 
 # %% ../../nbs/commands/explore.ipynb #8796d0be
@@ -28,10 +29,13 @@ def explore(run: Path, file: Path | None = None, /, *, sentences: Path | None = 
         sentences: a text file, a sentence a line: up to 200 of them to count over (by default English ones, if the
             model reads English)
     """
+    if file is not None:
+        check_place(file, "the page")
     translator = load(run)
     lines = None if sentences is None else [line for line in read_lines(sentences) if line.strip()][:200]
     html = page(translator, lines).encode(errors="backslashreplace")  # a folder's name may hold any bytes
     file = file or Path(f"explore-{translator.run.folder.resolve().name}.html")
+    file.parent.mkdir(parents=True, exist_ok=True)
     with writing(file) as out:
         out.write(html)
     say(f"{file} ({len(html) / 1e6:.1f} MB): open it in a browser")

@@ -120,7 +120,7 @@ def opened(file: Path | None):
     try:
         stream = sys.stdin.buffer if file is None or str(file) == "-" else open(file, "rb")
     except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from None
+        raise InputError(f"{file}: {error.strerror}: give a text file, one sentence per line") from None
     name = str(file or "standard input")
     with stream if stream is not sys.stdin.buffer else contextlib.nullcontext():
         try:

@@ -116,7 +116,8 @@ def run_code(path: str | Path) -> None:
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"--code {path}: no such file: give a Python file that registers a kind of model")
+        what = "a folder" if path.is_dir() else "no such file"
+        raise InputError(f"--code {path}: {what}: give a Python file that registers a kind of model")
     spec = importlib.util.spec_from_file_location(f"code_{path.stem}", path)
     if spec is None:
         raise InputError(f"--code {path}: not a Python file (its name ends in .py)")

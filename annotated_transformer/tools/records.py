@@ -244,7 +244,7 @@ def write_record(path: str | Path, record: dict) -> None:
 def check_place(path: Path, option: str = "--record") -> None:
     "Raises InputError, naming the option, before long work, where `write_record` could not write."
     if path.is_dir():
-        raise InputError(f"{option} {path}: a folder: name a file, such as {path / 'mine.json'}")
+        raise InputError(f"{option} {path}: a folder: name a file in it")
     folder = next(above for above in path.resolve().parents if above.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(f"{option} {path}: nothing can be written there: name another place")

@@ -265,7 +265,7 @@ def fake_gpu(config: TransformerConfig):
 
 
 def all_real(ids: torch.Tensor, device: torch.device) -> Packed:
-    "As `packed`, where nothing is padding: how many tokens are real, fake ids cannot tell."
+    "As `pack_batch`, where nothing is padding: how many tokens are real, fake ids cannot tell."
     places = torch.arange(ids.numel())
     parts = ids.flatten(), places, places % ids.size(1), torch.ones(len(ids), 1, 1, ids.size(1), dtype=torch.bool)
     return Packed(*(part.to(device) for part in parts))
@@ -280,7 +280,7 @@ def test_on_a_gpu_that_is_not_there(options, monkeypatch):
     """The plain model, the fast one and steps of a search on fake tensors: a tensor that is left behind on the host
     is an error."""
     for module in ("fast", "kv_cache"):
-        monkeypatch.setattr(f"annotated_transformer.engine.{module}.packed", all_real)
+        monkeypatch.setattr(f"annotated_transformer.engine.{module}.pack_batch", all_real)
     with fake_gpu(replace(SMALL, **options)) as model:
         logits = model(fake_ids(3, 7), fake_ids(3, 5))
         assert logits.device.type == "cuda" and logits.shape == (3, 5, 40)
@@ -313,7 +313,7 @@ def test_a_constraint_starts_on_the_device_of_the_search(monkeypatch):
             raise Started(src.device.type)
 
     for module in ("fast", "kv_cache"):
-        monkeypatch.setattr(f"annotated_transformer.engine.{module}.packed", all_real)
+        monkeypatch.setattr(f"annotated_transformer.engine.{module}.pack_batch", all_real)
     with fake_gpu(SMALL) as model, pytest.raises(Started, match="cuda"):
         search(model, fake_ids(3, 7, device="cpu"), constraint=Constraint())
 
