@@ -228,7 +228,7 @@ def translate(
     beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
     prefix: str | None = None, max_length: int | None = None,
     sample: bool = False, temperature: float = 1.0, seed: int = 0, strict: bool = False,
-    batch_tokens: int = 2000, precision: Precision = "float16",
+    batch_tokens: int = 1000, precision: Precision = "float16",
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
