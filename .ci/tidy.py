@@ -124,8 +124,8 @@ def read(nbs: Path) -> Book:
 
 def main(nbs: Path) -> None:
     book = read(nbs)
-    for path, there in book.notebooks.items():
-        if (nb := tidied(path, book)) != there:
+    for path, before in book.notebooks.items():
+        if (nb := tidied(path, book)) != before:
             path.write_text(json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

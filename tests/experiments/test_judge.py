@@ -461,7 +461,7 @@ def test_a_busy_clock_and_an_old_record_are_marked():
 
 def test_the_saved_table_is_that_of_the_code(monkeypatch):
     unlike = unlike_the_saved({"built": module.built_table()}, monkeypatch)
-    assert not unlike, f"figures/tables: {', '.join(unlike)} are not the code's; run: make notebooks NB=claims"
+    assert not unlike, f"figures/tables: {', '.join(unlike)} are not the code's; run: make figures NB=claims"
 
 
 def test_every_claim_is_shown_with_its_verdicts(found):

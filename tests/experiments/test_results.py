@@ -291,7 +291,7 @@ def test_links_of_the_saved_tables_lead_somewhere():
 
 def test_the_saved_tables_are_those_of_the_records(tables, monkeypatch):
     unlike = unlike_the_saved(tables, monkeypatch)
-    assert not unlike, f"figures/tables: {', '.join(unlike)} are not the records'; run: make notebooks NB=results"
+    assert not unlike, f"figures/tables: {', '.join(unlike)} are not the records'; run: make figures NB=results"
 
 
 def test_a_group_differs_in_its_seeds_alone(whole):
