@@ -326,7 +326,8 @@ def largest(x: Float[Tensor, "*batch n"], k: int) -> tuple[Float[Tensor, "*batch
         return x.topk(k)
     whole = x[..., : blocks * block].unflatten(-1, (blocks, block))
     chosen = whole.amax(-1).topk(k, sorted=False).indices
-    few = torch.cat((whole.take_along_dim(chosen[..., None], -2).flatten(-2), x[..., blocks * block :]), -1)
+    few = whole.gather(-2, chosen[..., None].expand(*chosen.shape, block)).flatten(-2)
+    few = torch.cat((few, x[..., blocks * block :]), -1)
     values, index = few.topk(k)
     which = index // block  # of the chosen blocks; k: what is left over behind them
     first = torch.cat((chosen * block, torch.full_like(chosen[..., :1], blocks * block)), -1)

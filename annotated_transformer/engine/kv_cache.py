@@ -129,7 +129,9 @@ class DecoderState:
         self.heads, self.d_k = model.config.n_heads, model.config.d_k
         self.scale = 1 / math.sqrt(self.d_k)
         memory = self.encode(at)
-        self.source = [self.split(at.unpack(p.source(memory)), self.heads) for p in self.products.decoder]
+        self.source = [
+            self.split(at.unpack(p.source(memory)), self.heads).contiguous() for p in self.products.decoder
+        ]
         self.source_bias = self.bias(None if at.full else at.mask[:, 0])
         self.kept = [
             x.new_empty(*x.shape[:2], 64, x.size(3)) for x in self.source
@@ -234,8 +236,9 @@ class DecoderState:
         if count > 0.75 * self.length:
             return
         chosen = alive.byte().topk(count).indices.sort().values
+        sentence, head = torch.arange(len(alive))[:, None, None], torch.arange(self.heads)[:, None]
         for x in self.kept:
-            x[:, :, :count] = x.take_along_dim(chosen[:, None, :, None], 2)
+            x[:, :, :count] = x[sentence, head, chosen[:, None]]
         old, own = self.ancestors[..., : self.length], self.ancestors[..., self.length :]
         self.ancestors, self.length = torch.cat((old.take_along_dim(chosen[:, None], 2), own), 2), count
 
