@@ -371,8 +371,9 @@ def test_pages_are_accessible(site, address, page, theme, width, every):
 def test_the_search_finds(site, address, page):
     page.size(1400)
     # the list ends before the lines that it quotes: each comes from its page
-    page.open(f"{address}search.html?q=warm-up", "typeof Search == 'object' && Search.title?.textContent == _('Search "
-              "Results') && [...document.querySelectorAll('#search-results li')].every(e => e.querySelector('.context'))")
+    page.open(f"{address}search.html?q=warm-up",
+              "typeof Search == 'object' && Search.title?.textContent == _('Search Results')"
+              " && [...document.querySelectorAll('#search-results li')].every(e => e.querySelector('.context'))")
     assert page.js("[...document.querySelectorAll('#search-results a')]"
                    ".some(a => a.href.includes('training/optimizer'))")
     quoted = page.js("[...document.querySelectorAll('#search-results p.context')].map(p => p.innerText).join(' ')")
