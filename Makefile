@@ -11,11 +11,8 @@ BOOKS = $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done)
 PAPER =
 
 RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
-# only `make figures` draws figures/ anew; chapters that are read, tested or built draw into build/figures/
-FIGURES = build/figures
-DRAWN = $(RUN) ANNOTATED_FIGURES="$$PWD/$(FIGURES)"
 # two processes share the cores, one thread each; start_here trains for a tenth of its updates
-CHECK = $(DRAWN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=60
+CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=60
 # the reader's copy of the paper's source: named, fetched before, or offered to whoever sits at a terminal
 HAVE_PAPER = $(if $(PAPER),'$(PAPER)',"$$($(RUN) python .ci/paper.py)")
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
@@ -46,7 +43,7 @@ evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts and the 
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy of the paper's source: its words folded in)
 	@$(RUN) jupyter trust nbs/*.ipynb nbs/*/*.ipynb > /dev/null
-	@paper=$(HAVE_PAPER); $(DRAWN) ANNOTATED_TRANSFORMER_PAPER="$$paper" PYTHONPATH="$$PWD/.ci/lab" jupyter lab --custom-css \
+	@paper=$(HAVE_PAPER); $(RUN) ANNOTATED_TRANSFORMER_PAPER="$$paper" PYTHONPATH="$$PWD/.ci/lab" jupyter lab --custom-css \
 		--ServerApp.jpserver_extensions='{"book_lab": True, "jupyterlab": True, "jupyterlab_jupytext": False}' \
 		--ServerApp.contents_manager_class=book_lab.Notebooks --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter \
 		--LabApp.app_settings_dir="$$PWD/.ci/lab/settings" --LabApp.default_url=/lab/tree/nbs/index.ipynb $(LAB)
@@ -65,7 +62,7 @@ notebooks: $(DEVELOP) ## build chapters: exported, executed, cleaned (one: make 
 	@$(RUN) jupytext --quiet --set-kernel python3 $(BOOKS)
 	@$(RUN) nbdev_export
 	@mkdir -p build && echo "executing $(NB)"
-	@$(DRAWN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
+	@$(RUN) jupyter nbconvert --to notebook --execute --inplace --ClearMetadataPreprocessor.enabled=True \
 		'--ClearMetadataPreprocessor.preserve_nb_metadata_mask={"kernelspec"}' \
 		'--ClearMetadataPreprocessor.preserve_cell_metadata_mask={"tags", "jupyter"}' $(BOOKS) 2> build/execute.log \
 		|| { cat build/execute.log >&2; exit 1; }
@@ -75,7 +72,7 @@ notebooks: $(DEVELOP) ## build chapters: exported, executed, cleaned (one: make 
 	@$(MAKE) -s readme
 
 figures: ## the same, and the pictures in figures/ drawn anew (one chapter's: make figures NB=model/attention)
-	@$(MAKE) -s notebooks FIGURES=figures
+	@ANNOTATED_FIGURES="$$PWD/figures" $(MAKE) -s notebooks
 
 readme: $(DEVELOP) ## write README.md from nbs/index.ipynb
 	@$(RUN) python .ci/readme.py

@@ -35,7 +35,7 @@ class DecoderOnly(EncoderOnly):
 # %% ../../nbs/after/decoder_only.ipynb #1398693f
 def next_symbols(ids: Int[Tensor, "batch length"], scored: Bool[Tensor, "batch length"] | None = None
                  ) -> tuple[Int[Tensor, "batch length-1"], Int[Tensor, "batch length-1"]]:
-    """Inputs, and as targets the symbols after them. Padding and what is not `scored` (default: all is)
+    """Inputs, and as targets the tokens after them. Padding and what is not `scored` (default: all is)
     becomes `IGNORED`.
     """
     targets = ids[:, 1:]
@@ -44,7 +44,7 @@ def next_symbols(ids: Int[Tensor, "batch length"], scored: Bool[Tensor, "batch l
 
 
 def after_separator(ids: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length"]:
-    "True at the symbols after the first separator: the answer to a prompt."
+    "True at the tokens after the first separator: the answer to a prompt."
     behind = (ids == SEPARATOR).cumsum(1).clamp(max=1).roll(1, 1)
     return behind.index_fill(1, torch.tensor(0, device=ids.device), 0).bool()
 
@@ -52,7 +52,7 @@ def after_separator(ids: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch len
 @torch.no_grad()
 def text_perplexity(model: DecoderOnly, ids: Int[Tensor, "batch length"],
                     scored: Tensor | None = None) -> float:
-    "The exponential of the mean cross entropy of the scored symbols; ends count, padding does not."
+    "The exponential of the mean cross entropy of the scored tokens; ends count, padding does not."
     return loss_at(model, *next_symbols(ids, scored)).exp().item()
 
 # %% ../../nbs/after/decoder_only.ipynb #cae801d5
@@ -80,13 +80,13 @@ def narrowed(logits: Float[Tensor, "*batch vocab_size"], temperature: float = 1.
     if top_p < 1:
         ordered, index = logits.sort(-1, descending=True)
         p = ordered.softmax(-1)
-        before = p.cumsum(-1) - p  # how much is likelier than this symbol
+        before = p.cumsum(-1) - p  # how much is likelier than this token
         logits = logits.scatter(-1, index, ordered.masked_fill(before >= top_p, -torch.inf))
     return logits
 
 # %% ../../nbs/after/decoder_only.ipynb #51c30f36
 class Continuation:
-    "Texts that grow by one symbol a step. Each layer's keys and values [batch, head, length, d] are kept."
+    "Texts that grow by one token a step. Each layer's keys and values [batch, head, length, d] are kept."
 
     def __init__(self, model: DecoderOnly):
         self.model, self.length = model, 0
@@ -102,7 +102,7 @@ class Continuation:
         return module.output(attention(query, key, value)[0].transpose(1, 2).flatten(2))
 
     def step(self, symbols: Int[Tensor, " batch"]) -> Float[Tensor, "batch vocab_size"]:
-        "Append these symbols and return the logits of the ones that follow."
+        "Append these tokens and return the logits of the ones that follow."
         model, d_model = self.model, self.model.config.d_model
         learned = isinstance(model.positions, LearnedPositions)
         place = (model.positions.table[self.length] if learned
@@ -129,8 +129,8 @@ def drawing(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> Cal
 def continued(model: DecoderOnly, prompts: Int[Tensor, "batch prompt"], most: int,
               choose: Callable[[Tensor], Tensor] = likeliest
               ) -> Int[Tensor, "batch length"]:
-    """The prompts (padded on the right) and the model's continuations, up to the end symbol or `most` symbols
-    in all (fewer, where fewer positions were learned). Padding and the start symbol are never chosen. The
+    """The prompts (padded on the right) and the model's continuations, up to the end token or `most` tokens
+    in all (fewer, where fewer positions were learned). Padding and the start token are never chosen. The
     model must be in evaluation mode.
     """
     most = min(most, most_positions(model.config))

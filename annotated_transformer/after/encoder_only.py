@@ -81,7 +81,7 @@ def mask_words(ids: Int[Tensor, "batch length"], vocab_size: int, rate: float = 
                ) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"]]:
     """Inputs and targets of the masked language model. A share `rate` of the words is to be
     predicted: 80% of these are masked, 10% replaced by a random id from `first` on, 10% left alone. Special
-    symbols are never chosen; all other targets are `IGNORED`.
+    tokens are never chosen; all other targets are `IGNORED`.
     """
     chosen = (torch.rand(ids.shape, device=ids.device) < rate) & (ids >= first)
     dice, others = torch.rand(ids.shape, device=ids.device), torch.randint_like(ids, first, vocab_size)

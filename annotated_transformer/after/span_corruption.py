@@ -29,12 +29,12 @@ def parts(n: int, k: int, rng: Random) -> list[int]:
 def corrupted(ids: Sequence[int], sentinels: Sequence[int], rng: Random, rate: float = 0.15,
               mean: float = 3.0) -> tuple[list[int], list[int]]:
     """A text's ids as source and target, without start and end. A share `rate` is cut out, in spans of `mean`
-    symbols on average. Raises ValueError for a text of fewer than two symbols or too few `sentinels`.
+    tokens on average. Raises ValueError for a text of fewer than two tokens or too few `sentinels`.
     """
     cut = min(max(1, round(rate * len(ids))), len(ids) - 1)
     spans = max(1, min(round(cut / mean), cut, len(ids) - cut + 1))
     if len(ids) < 2 or spans >= len(sentinels):
-        raise ValueError(f"{len(ids)} symbols, {spans} spans, {len(sentinels)} sentinels: give two symbols or "
+        raise ValueError(f"{len(ids)} tokens, {spans} spans, {len(sentinels)} sentinels: give two tokens or "
                          "more, and a sentinel more than spans")
     # before, between and behind the spans; the first and the last may be empty
     kept = parts(len(ids) - cut + 2, spans + 1, rng)
@@ -48,7 +48,7 @@ def corrupted(ids: Sequence[int], sentinels: Sequence[int], rng: Random, rate: f
 
 def pair_loss(model: Transformer, src: Int[Tensor, "batch src"],
               tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, ""]:
-    "The mean cross entropy of the target's symbols after the first; `tgt` begins with the start symbol."
+    "The mean cross entropy of the target's tokens after the first; `tgt` begins with the start token."
     logits = model(src, tgt[:, :-1])
     return F.cross_entropy(logits.flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=PAD)
 

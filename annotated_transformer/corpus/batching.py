@@ -53,7 +53,7 @@ def mapped(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 class Sequences:
     """Encoded sentences in two files: `PATH.ids` has all ids in a row, `PATH.ends.npy` where sentences end.
 
-    `self[i]` is a sentence's ids, the end symbol last. Raises InputError for a missing, empty or damaged file.
+    `self[i]` is a sentence's ids, the end token last. Raises InputError for a missing, empty or damaged file.
     """
 
     def __init__(self, path: str | Path):
@@ -66,7 +66,7 @@ class Sequences:
         return self.ids[self.ends[i - 1] if i else 0:self.ends[i]]
 
     def lengths(self, chunk: int = 1 << 20) -> Int[np.ndarray, " sentences"]:
-        "The length of every sentence, its end symbol counted, in 16 bits where they suffice."
+        "The length of every sentence, its end token counted, in 16 bits where they suffice."
         parts = [np.diff(self.ends[start:start + chunk], prepend=self.ends[start - 1] if start else 0)
                  for start in range(0, len(self), chunk)]
         small = np.promote_types(np.uint16, np.min_scalar_type(max(int(part.max()) for part in parts)))
@@ -115,7 +115,7 @@ def ends_header(count: int) -> bytes:
 
 # %% ../../nbs/corpus/batching.ipynb #4f77bc5a
 class Batch(NamedTuple):
-    "Sentences padded to one length; `tgt` begins with the start symbol and ends with the end symbol."
+    "Sentences padded to one length; `tgt` begins with the start token and ends with the end token."
 
     src: Int[Tensor, "batch src"]
     tgt: Int[Tensor, "batch tgt"]
@@ -347,7 +347,7 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
 
 # %% ../../nbs/corpus/batching.ipynb #06dcbcdf
 class Unknown(NamedTuple):
-    "The unknown symbols of one encoded file."
+    "The unknown tokens of one encoded file."
 
     name: str
     count: int

@@ -42,12 +42,12 @@ class Vocabulary:
     """Text to ids and back. Ids 0 to 3 are padding, unknown, start and end; `encode` adds none of them.
 
     Each kind has its length, `encode` (a line, brought into form by `normaliser`, a key of NORMALISERS, to ids) and
-    `pieces` (ids to symbols; a word's first begins with U+2581). `content` is its file as bytes, `digest` the SHA-256
+    `pieces` (ids to tokens; a word's first begins with U+2581). `content` is its file as bytes, `digest` the SHA-256
     by which a run knows it. `source` is the vocabulary of source sentences: this one, or another if `separate`.
     """
 
     suffix: str  # of the file that holds this kind
-    unknown = "\u2047"  # what `decode` shows for the unknown symbol
+    unknown = "\u2047"  # what `decode` shows for the unknown token
 
     def __init__(self, content: bytes, source: "Vocabulary | None" = None, normaliser: str = "none"):
         self.content, self.separate, self.normaliser = content, source is not None, normaliser
@@ -69,7 +69,7 @@ class Vocabulary:
         return [self.encode(line) for line in lines]
 
     def decode(self, ids: Sequence[int]) -> str:
-        "The text of `ids`, the special symbols left out (the unknown one shows as U+2047)."
+        "The text of `ids`, the special tokens left out (the unknown one shows as U+2047)."
         kept = [i for i in ids if i not in (PAD, START, END)]
         words = "".join(self.unknown if i == UNKNOWN else piece for i, piece in zip(kept, self.pieces(kept)))
         return words.replace(WORD_START, " ").strip()
@@ -89,9 +89,9 @@ class Vocabulary:
 # %% ../../nbs/corpus/vocabulary.ipynb #647e5109
 def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] = (),
                     byte_fallback: bool = False) -> bytes:
-    """SentencePiece's model of `vocab_size` symbols, learned from `lines`. Raises InputError for an impossible size.
+    """SentencePiece's model of `vocab_size` tokens, learned from `lines`. Raises InputError for an impossible size.
 
-    Each word in `whole` is one symbol. With `byte_fallback`, 256 symbols stand for bytes, and no character is unknown.
+    Each word in `whole` is one token. With `byte_fallback`, 256 tokens stand for bytes, and no character is unknown.
     """
     import sentencepiece
     content, lines = io.BytesIO(), list(lines)  # SentencePiece would hide what an iterator raises
@@ -111,7 +111,7 @@ def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] 
 
 
 def learnable(line: str) -> str:
-    "`line` without what SentencePiece cannot learn from: its reserved U+2585, NUL, the names of special symbols."
+    "`line` without what SentencePiece cannot learn from: its reserved U+2585, NUL, the names of special tokens."
     return re.sub(r"<(?=/?s>|unk>|pad>)", "< ", re.sub("[\u2585\0]", " ", line))
 
 
@@ -119,13 +119,13 @@ def size_error(vocab_size: int, reason: str) -> InputError:
     "The InputError for a vocabulary that the text does not yield; `reason` is SentencePiece's, or similar."
     most, least = re.search(r"a value <= (\d+)", reason), re.search(r"\d+ vs (\d+)", reason)
     if most:
-        wrong = f"the text yields at most {most[1]} symbols; give {most[1]} or fewer"
+        wrong = f"the text yields at most {most[1]} tokens; give {most[1]} or fewer"
     elif least:
-        wrong = f"the characters of the text and four special symbols take {least[1]}; give {least[1]} or more"
+        wrong = f"the characters of the text and four special tokens take {least[1]}; give {least[1]} or more"
     elif "empty" in reason or "all_chars_count" in reason:
         wrong = "there is no text to learn it from; give lines that are not empty"
     else:
-        wrong = "too small: four symbols are special, and each character takes one; give a larger one"
+        wrong = "too small: four tokens are special, and each character takes one; give a larger one"
     return InputError(f"vocab_size {vocab_size}: {wrong}")
 
 # %% ../../nbs/corpus/vocabulary.ipynb #6f0a7e21
@@ -158,7 +158,7 @@ def fields(content: bytes) -> list[tuple[int, bytes]]:
 
 
 def model_parts(content: bytes) -> list[tuple[int, bytes]]:
-    "The fields of a SentencePiece model: symbols (1), training (2), normaliser (3). ValueError if one is missing."
+    "The fields of a SentencePiece model: tokens (1), training (2), normaliser (3). ValueError if one is missing."
     parts = fields(content)
     if not {1, 2, 3} <= {field for field, _ in parts}:
         raise ValueError("cut short")
@@ -178,7 +178,7 @@ class BytePairVocabulary(Vocabulary):
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc", **options) -> "BytePairVocabulary":
-        "`vocab_size` symbols learned from `lines`; options and errors are those of `byte_pair_model`."
+        "`vocab_size` tokens learned from `lines`; options and errors are those of `byte_pair_model`."
         return cls(byte_pair_model(map(NORMALISERS[normaliser], lines), vocab_size, **options), None, normaliser)
 
     def __len__(self) -> int:
@@ -215,7 +215,7 @@ def alphabet(lines: Sequence[str]) -> list[str]:
 
 
 def word_piece_model(lines: Iterable[str], vocab_size: int) -> bytes:
-    "A tokenizer's file with `vocab_size` symbols, learned from `lines`. Raises InputError for an impossible size."
+    "A tokenizer's file with `vocab_size` tokens, learned from `lines`. Raises InputError for an impossible size."
     trainers = needs("tokenizers", "corpora").trainers
     lines = [spaced(line) for line in lines]
     if not any(lines):
@@ -228,12 +228,12 @@ def word_piece_model(lines: Iterable[str], vocab_size: int) -> bytes:
         vocab_size=vocab_size, special_tokens=first, show_progress=False))
     if (most := tokenizer.get_vocab_size()) < vocab_size:
         raise size_error(vocab_size, f"a value <= {most}")
-    # a new tokenizer, in which no symbol is special: a line of text may well hold the letters "</s>"
+    # a new tokenizer, in which no token is special: a line of text may well hold the letters "</s>"
     return word_piece_tokenizer(tokenizer.get_vocab()).to_str().encode("utf-8")
 
 # %% ../../nbs/corpus/vocabulary.ipynb #29217b92
 class WordPieceVocabulary(Vocabulary):
-    "Word pieces by Hugging Face `tokenizers`: from the left, the longest symbol that fits."
+    "Word pieces by Hugging Face `tokenizers`: from the left, the longest token that fits."
 
     suffix = ".json"
     unknown = WORD_START + "\u2047"  # mostly a whole word: one unknown character makes all of it unknown
@@ -246,7 +246,7 @@ class WordPieceVocabulary(Vocabulary):
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc") -> "WordPieceVocabulary":
-        "`vocab_size` symbols learned from `lines`; errors are those of `word_piece_model`."
+        "`vocab_size` tokens learned from `lines`; errors are those of `word_piece_model`."
         return cls(word_piece_model(map(NORMALISERS[normaliser], lines), vocab_size), None, normaliser)
 
     def __len__(self) -> int:
@@ -273,7 +273,7 @@ def read_vocabulary(path: Path, source: Vocabulary | None = None, normaliser: st
         raise InputError(f"{path}: not a vocabulary, or cut short: "
                          "make it again with `annotated-transformer prepare`") from None
     if special != [SPECIALS[i] for i in sorted(SPECIALS)]:
-        raise InputError(f"{path}: its four special symbols are not ours: if it is a SentencePiece model of your own, "
+        raise InputError(f"{path}: its four special tokens are not ours: if it is a SentencePiece model of your own, "
                          "give it to `annotated-transformer prepare` with --vocabulary")
     return vocabulary
 
@@ -336,9 +336,9 @@ def message(parts: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def adopt_model(path: Path) -> BytePairVocabulary:
-    """A SentencePiece model of your own as a vocabulary, with our four special symbols first.
+    """A SentencePiece model of your own as a vocabulary, with our four special tokens first.
 
-    Raises InputError where `path` is no such model, or its symbols run over spaces.
+    Raises InputError where `path` is no such model, or its tokens run over spaces.
     """
     special = [SPECIALS[i].encode() for i in sorted(SPECIALS)]
     try:
@@ -361,7 +361,7 @@ def adopt_model(path: Path) -> BytePairVocabulary:
     vocabulary = BytePairVocabulary(message([(1, piece) for piece in ours + pieces] + rest))
     if vocabulary.encode("a a") != 2 * vocabulary.encode("a") or any(
             WORD_START in piece.strip(WORD_START) for piece in vocabulary.pieces(range(4, len(vocabulary)))):
-        raise InputError(f"{path}: its symbols run over spaces: learn a model that splits at white space")
+        raise InputError(f"{path}: its tokens run over spaces: learn a model that splits at white space")
     return vocabulary
 
 # %% ../../nbs/corpus/vocabulary.ipynb #cc43009e
@@ -425,7 +425,7 @@ def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sa
     def learned(*sides: str) -> Vocabulary:
         return kind.learn(drawn_lines(corpus, sample, sides), vocab_size, corpus.normaliser, **options)
 
-    with counting_seconds(f"learning {vocab_size:,} symbols"):
+    with counting_seconds(f"learning {vocab_size:,} tokens"):
         vocabulary = (kind(learned("tgt").content, learned("src"), corpus.normaliser) if separate
                       else learned("src", "tgt"))
     vocabulary.save(corpus.folder)

@@ -29,7 +29,7 @@ from ..model.transformer import Transformer
 
 # %% ../../nbs/decoding/search.ipynb #9b4872eb
 def length_penalty(length, alpha: float):
-    "((5 + length) / 6)^alpha, the divisor of log-probabilities (Wu et al. 2016, eq. 14); counts the end symbol."
+    "((5 + length) / 6)^alpha, the divisor of log-probabilities (Wu et al. 2016, eq. 14); counts the end token."
     return ((5 + length) / 6) ** alpha
 
 # %% ../../nbs/decoding/search.ipynb #718304dc
@@ -39,7 +39,7 @@ NEVER = [PAD, UNKNOWN, START]  # no output holds these
 @torch.no_grad()
 def plain_beam_search(model: Transformer, src: Int[Tensor, "1 src"], beam_size: int = 4, alpha: float = 0.6,
                       extra: int = 50) -> list[tuple[float, list[int]]]:
-    "The finished outputs of one source, at most `extra` symbols longer than it: (score, ids), best first."
+    "The finished outputs of one source, at most `extra` tokens longer than it: (score, ids), best first."
     beam, finished, limit = [(0.0, [START])], [], src.size(1) + extra
     for length in range(1, limit + 1):
         logs = model(src.expand(len(beam), -1), torch.tensor([ids for _, ids in beam]))[:, -1].log_softmax(-1)
@@ -72,7 +72,7 @@ class SearchConfig:
     alpha: float = 0.6
     "exponent of the length penalty (0: none)"
     extra: int = 50
-    "an output may have so many tokens more than its source, end symbol included"
+    "an output may have so many tokens more than its source, end token included"
     max_length: int | None = None
     "and no more than this"
     n_best: int = 1
@@ -114,14 +114,14 @@ def search_config(config: SearchConfig | None = None, /, **changes) -> SearchCon
 # %% ../../nbs/decoding/search.ipynb #b88cf0ae
 class Hypothesis(NamedTuple):
     "A translation that a search found."
-    ids: list[int]  # without start and end symbols
+    ids: list[int]  # without start and end tokens
     score: float  # log-probability / length penalty
     log_probability: float
     token_log_probabilities: list[float]  # the end symbol's last, unless the limit cut the output
 
 
 def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hypothesis:
-    "The hypothesis of these symbols and log-probabilities."
+    "The hypothesis of these tokens and log-probabilities."
     logs = logs[: len(ids)].tolist()
     total = math.fsum(logs)
     return Hypothesis(ids[ids != END].tolist(), total / penalty, total, logs)
@@ -135,21 +135,21 @@ def longest_outputs(model: Transformer, src: Int[Tensor, "batch src"], config: S
 
 def forced_symbols(prefix: Sequence[Sequence[int]] | None,
                    limits: Int[Tensor, " batch"]) -> Int[Tensor, "batch longest_prefix"]:
-    "The symbols of each sentence's forced prefix, padded. Raises ValueError for a prefix that no output can have."
+    "The tokens of each sentence's forced prefix, padded. Raises ValueError for a prefix that no output can have."
     prefix = [[] for _ in limits] if prefix is None else prefix
     if len(prefix) != len(limits):
         raise ValueError(f"{len(prefix)} prefixes for {len(limits)} sentences: "
                          "give each sentence one, [] where nothing is forced")
     for i, (symbols, limit) in enumerate(zip(prefix, limits.tolist())):
         if set(symbols) & {*NEVER, END} or len(symbols) >= limit:
-            raise ValueError(f"prefix {i}: it must be shorter than {limit} symbols, without padding, start and end")
+            raise ValueError(f"prefix {i}: it must be shorter than {limit} tokens, without padding, start and end")
     rows = [torch.tensor(symbols, dtype=torch.long) for symbols in prefix]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(limits.device)
 
 
 def choices(logits: Float[Tensor, "sentence place vocab_size"],
             forced: Int[Tensor, " sentence"] | None = None) -> Float[Tensor, "sentence place vocab_size"]:
-    "The softmax's log-probabilities, -inf where a symbol may not be chosen; `forced` is PAD where the choice is free."
+    "The softmax's log-probabilities, -inf where a token may not be chosen; `forced` is PAD where the choice is free."
     logs = logits.log_softmax(-1)
     logs[..., : len(NEVER)] = -torch.inf  # these come first
     if forced is not None and forced.any():
@@ -198,7 +198,7 @@ def in_place(rows: Int[np.ndarray, " kept"]) -> Int[np.ndarray, " kept"]:
 @torch.inference_mode()
 def generate(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor], Tensor],
              config: SearchConfig) -> list[Hypothesis]:
-    "Write each sentence to its end; `choose` turns log-probabilities [sentence, vocab_size] into symbols."
+    "Write each sentence to its end; `choose` turns log-probabilities [sentence, vocab_size] into tokens."
     state, device = start(model, src), model.embedding.weight.device
     limits = longest_outputs(model, src, config).to(device)
     forced = forced_symbols(config.prefix, limits)
@@ -245,18 +245,18 @@ def sample(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConf
 # %% ../../nbs/decoding/search.ipynb #45f6f13d
 @dataclass
 class SearchTree:
-    """All hypotheses that a search kept, each identified by the step and the place of its last symbol.
+    """All hypotheses that a search kept, each identified by the step and the place of its last token.
 
-    The arrays are [step, sentence, place]; step 0 follows the start symbol; a place with total -inf is empty.
+    The arrays are [step, sentence, place]; step 0 follows the start token; a place with total -inf is empty.
     """
 
     symbol: Int[np.ndarray, "step sentence place"]
     parent: Int[np.ndarray, "step sentence place"]  # the place in the step before
     total: Float[np.ndarray, "step sentence place"]  # log-probability of the hypothesis
-    ended: Bool[np.ndarray, "step sentence place"]  # by the end symbol, or at the limit
+    ended: Bool[np.ndarray, "step sentence place"]  # by the end token, or at the limit
 
     def path(self, sentence: int, step: int, place: int) -> list[tuple[int, int]]:
-        "The step and place of each symbol of a hypothesis, from first to last."
+        "The step and place of each token of a hypothesis, from first to last."
         nodes = [(step, place)]
         while step:
             step, place = step - 1, int(self.parent[step, sentence, place])
@@ -341,12 +341,12 @@ class Constraint:
         raise NotImplementedError
 
     def allowed(self, state) -> Bool[Tensor, "sentence place vocab_size"]:
-        "The symbols that may come next at each place."
+        "The tokens that may come next at each place."
         raise NotImplementedError
 
     def weigh(self, logs: Float[Tensor, "sentence place vocab_size"],
               state) -> Float[Tensor, "sentence place vocab_size"]:
-        "The log-probabilities by which the search chooses: -inf where a symbol may not come."
+        "The log-probabilities by which the search chooses: -inf where a token may not come."
         return logs.masked_fill(~self.allowed(state), -torch.inf)
 
     def advance(self, state, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]):
@@ -389,7 +389,7 @@ def beam_search(model: Transformer, src: Int[Tensor, "batch src"], config: Searc
                 **options) -> list[list[Hypothesis]]:
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, input length + 50).
 
-    `src` has padded sources, each with its end symbol; `options` are fields of `SearchConfig`. The model must be in
+    `src` has padded sources, each with its end token; `options` are fields of `SearchConfig`. The model must be in
     evaluation mode. Raises InputError for impossible options and ValueError for an impossible prefix.
     """
     config = search_config(config, **options)
@@ -416,7 +416,7 @@ class Ensemble(nn.Module):
 
     def forward(self, src: Int[Tensor, "batch src"],
                 tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
-        "The logarithm of the mean probability of the symbol that follows each position of `tgt`."
+        "The logarithm of the mean probability of the token that follows each position of `tgt`."
         return mean_probability([model(src, tgt) for model in self.models])
 
 

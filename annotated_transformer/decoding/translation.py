@@ -52,9 +52,9 @@ class Attention(NamedTuple):
     The decoder reads `tgt_inputs` and predicts `tgt_outputs`: its query i is at input i and produces output i.
     """
 
-    src: list[str]  # the source's symbols, the end symbol last
-    tgt_inputs: list[str]  # the start symbol, then the target's symbols
-    tgt_outputs: list[str]  # the target's symbols, the end symbol last
+    src: list[str]  # the source's tokens, the end token last
+    tgt_inputs: list[str]  # the start token, then the target's tokens
+    tgt_outputs: list[str]  # the target's tokens, the end token last
     encoder: list[Float[Tensor, "batch head src src"]]
     decoder: list[Float[Tensor, "batch head tgt tgt"]]
     cross: list[Float[Tensor, "batch head tgt src"]]
@@ -65,15 +65,15 @@ class Translation(NamedTuple):
 
     text: str
     score: float  # log-probability / length penalty
-    symbols: list[str]  # the end symbol last, unless the limit cut it
-    log_probabilities: list[float]  # of each symbol, given the source and the symbols before it
+    symbols: list[str]  # the end token last, unless the limit cut it
+    log_probabilities: list[float]  # of each token, given the source and the tokens before it
 
 
 def cut_sources(encoded: list[list[int]], most: int, first_line: int = 1) -> list[list[int]]:
-    "`encoded`, with sources of more than `most` symbols cut but for the end symbol, and a warning for each."
+    "`encoded`, with sources of more than `most` tokens cut but for the end token, and a warning for each."
     for line, ids in enumerate(encoded, first_line):
         if len(ids) > most:
-            print(f"warning: line {line} has {len(ids):,} symbols; only its first {most:,} are read",
+            print(f"warning: line {line} has {len(ids):,} tokens; only its first {most:,} are read",
                   file=sys.stderr)
     return [ids if len(ids) <= most else ids[: most - 1] + [END] for ids in encoded]
 
@@ -218,7 +218,7 @@ def progress_bar(shown, total: int, unit: str, what: str):
 class Translator:
     """A trained model with its vocabulary: `translate` text, look at `attention`, `measure` on references.
 
-    `trained_tokens` is the length of the longest source in training, with its end symbol (`max_tokens` if unknown);
+    `trained_tokens` is the length of the longest source in training, with its end token (`max_tokens` if unknown);
     beyond it, translations are a guess. Longer sources than `max_tokens` (1,024, or the learned positions, if fewer)
     are cut, with a warning. A Transformer's searches compute in `precision`, by the kernels that are fastest here.
     """
@@ -236,7 +236,7 @@ class Translator:
         return next(self.model.parameters()).device
 
     def encode(self, lines: Sequence[str], side: Literal["src", "tgt"] = "src") -> list[list[int]]:
-        "The ids of each line of a side, the end symbol last."
+        "The ids of each line of a side, the end token last."
         if isinstance(lines, (str, bytes)) or not hasattr(lines, "__len__"):
             raise InputError("one text, where a list of lines is needed: give [text]")
         for number, line in enumerate(lines, 1):
@@ -353,7 +353,7 @@ class Translator:
         return recorded
 
     def check_pairs(self, src: Sequence[str], tgt: Sequence[str]) -> None:
-        "InputError for different numbers, or a sentence with more symbols than the model learned positions for."
+        "InputError for different numbers, or a sentence with more tokens than the model learned positions for."
         if len(src) != len(tgt) or not src:
             raise InputError(
                 f"{len(src):,} sources and {len(tgt):,} references: the same number, at least one, is needed")
@@ -362,7 +362,7 @@ class Translator:
             for line, ids in enumerate(self.encode(lines, side), 1):
                 if len(ids) > most:
                     name = {"src": "source", "tgt": "reference"}[side]
-                    raise InputError(f"{name}, line {line}: {len(ids)} symbols, and the model has learned "
+                    raise InputError(f"{name}, line {line}: {len(ids)} tokens, and the model has learned "
                                      f"{most} positions: leave the line out, or shorten it")
 
     def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000,
@@ -393,7 +393,7 @@ def text_of(ids: Sequence[int], vocabulary: Vocabulary) -> str:
 
 
 def to_translation(h: Hypothesis, vocabulary: Vocabulary) -> Translation:
-    "A hypothesis as text, with its symbols."
+    "A hypothesis as text, with its tokens."
     ended = [END] * (len(h.token_log_probabilities) - len(h.ids))
     return Translation(text_of(h.ids, vocabulary), h.score, vocabulary.pieces(h.ids + ended), h.token_log_probabilities)
 
@@ -508,7 +508,7 @@ SENTENCE = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("correct", "total
 
 @torch.inference_mode()
 def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> Iterator[tuple]:
-    "Per batch: the sentences; of each reference symbol -log p, if it is the first choice, and if it is real."
+    "Per batch: the sentences; of each reference token -log p, if it is the first choice, and if it is real."
     sources, targets = translator.encode(src), translator.encode(tgt, "tgt")
     begun = [[START, *ids] for ids in targets]
     for rows in batches(sources, targets, 4000):
@@ -521,7 +521,7 @@ def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[s
 
 def target_probabilities(translator: Translator, src: Sequence[str],
                          tgt: Sequence[str]) -> list[list[tuple[str, float]]]:
-    "Of each given target: its symbols, the end included, with the log-probability of each. Checks as `measure` does."
+    "Of each given target: its tokens, the end included, with the log-probability of each. Checks as `measure` does."
     translator.check_pairs(src, tgt)
     found = [[] for _ in tgt]
     symbols = [translator.vocabulary.pieces(ids) for ids in translator.encode(tgt, "tgt")]

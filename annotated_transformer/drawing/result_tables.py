@@ -93,8 +93,8 @@ class ResultTable:
     """Lines of texts with a name and a caption; a notebook shows it. A column is named, or named within a group:
     ("BLEU", "paper").
 
-    `rules` are the lines that have a rule above them, `colours` those of certain texts. Raises ValueError for a line of
-    another length.
+    `rules` are the lines with a rule above them, `colours` those of certain texts; `note` stands below the table.
+    Raises ValueError for a line of another length.
     """
 
     name: str
@@ -103,6 +103,7 @@ class ResultTable:
     lines: Sequence[Sequence[str]]
     rules: Sequence[int] = ()
     colours: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
     def __post_init__(self):
         for line in self.lines:
@@ -183,7 +184,8 @@ def to_html(table: ResultTable, folder: str = "") -> str:
     head = head.replace("<thead>", f'{caption}<thead style="border-top:{EDGE};border-bottom:{EDGE}">', 1)
     body = re.sub("<td>", cell, body).replace("<tbody>", f'<tbody style="border-bottom:{EDGE}">')
     fill = "".join(f"<li><code>{escape(command)}</code></li>" for command in table.commands)
-    return (f"{head}</thead>{body}"
+    note = f'<p style="font-size: 13px; margin: 4px 14px">{written(table.note, HTML)}</p>' if table.note else ""
+    return (f"{head}</thead>{body}{note}"
             + (f"<details><summary>What fills the missing cells</summary><ol>{fill}</ol></details>" if fill else ""))
 
 # %% ../../nbs/drawing/result_tables.ipynb #979b8b47
@@ -199,6 +201,7 @@ def to_markdown(table: ResultTable, folder: str = "") -> str:
     text = flat(table.mapped(MARKDOWN, folder)).to_markdown(index=False, colalign=sides, disable_numparse=True)
     fill = [f"{i}. `{command}`" for i, command in enumerate(table.commands, 1)]
     lines = [f"**{table.name}**: {written(table.caption, MARKDOWN)}", "", text]
+    lines += ["", written(table.note, MARKDOWN)] if table.note else []
     return "\n".join(lines + (["", "What fills the missing cells:", "", *fill] if fill else [])) + "\n"
 
 
@@ -219,6 +222,8 @@ def to_latex(table: ResultTable, folder: str = "") -> str:
             and not line.startswith(r"\caption")][-len(table.lines):]
     for line in table.rules:
         lines[rows[line]] = ("\\midrule\n" if line else "") + lines[rows[line]]
+    if table.note:
+        lines.insert(len(lines) - (lines[-1] == r"\end{table}"), "\n" + written(table.note, LATEX))
     fill = [rf"\item \texttt{{{written(command, LATEX)}}}" for command in table.commands]
     return "\n".join(["{\\footnotesize", *lines, "}"] + ([r"\begin{enumerate}\footnotesize", *fill, r"\end{enumerate}"]
                                                          if fill else [])) + "\n"
@@ -232,14 +237,15 @@ def as_data(table: ResultTable) -> dict:
 
     columns = [list(column) if isinstance(column, tuple) else column for column in table.columns]
     return {"name": table.name, "caption": table.caption, "columns": columns,
-            "lines": [[plain(cell) for cell in line] for line in table.lines], "rules": list(table.rules)}
+            "lines": [[plain(cell) for cell in line] for line in table.lines], "rules": list(table.rules),
+            "note": table.note}
 
 
 def from_data(data: Mapping) -> ResultTable:
     "The table that `as_data` kept."
     lines = [[Cell(*cell) if isinstance(cell, list) else cell for cell in line] for line in data["lines"]]
     columns = [tuple(column) if isinstance(column, list) else column for column in data["columns"]]
-    return ResultTable(data["name"], data["caption"], columns, lines, data["rules"])
+    return ResultTable(data["name"], data["caption"], columns, lines, data["rules"], note=data["note"])
 
 
 def write_tables(tables: Mapping[str, ResultTable], out: str | Path) -> list[Path]:

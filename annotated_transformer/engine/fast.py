@@ -339,11 +339,11 @@ def linear_cross_entropy(hidden: Float[Tensor, "tokens d_model"], weight: Float[
 # %% ../../nbs/engine/fast.ipynb #b0a97453
 def target_hidden(model: nn.Module, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]
                   ) -> tuple[Float[Tensor, "tokens d_model"], Int[Tensor, " tokens"]]:
-    """The decoder's output at the real target positions of `tgt`, which begins with START, and the symbols that
+    """The decoder's output at the real target positions of `tgt`, which begins with START, and the tokens that
     follow there.
     """
     device, following = model.embedding.weight.device, tgt[:, 1:]
-    inputs = tgt[:, :-1].masked_fill(following == PAD, PAD)  # the end symbol of a shorter sentence: nothing follows it
+    inputs = tgt[:, :-1].masked_fill(following == PAD, PAD)  # the end token of a shorter sentence: nothing follows it
     target = following[following != PAD].to(device, non_blocking=True)
     if isinstance(model, FastTransformer):
         sources, targets = pack_batch(src, device), pack_batch(inputs, device)

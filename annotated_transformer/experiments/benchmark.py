@@ -44,7 +44,7 @@ def step_flops(
     config: TransformerConfig, src_lengths: Int[np.ndarray, " batch"], tgt_lengths: Int[np.ndarray, " batch"]
 ) -> int:
     """Operations of the matrix products of a training step, forward and backward, on real tokens alone (end
-    symbol counted).
+    token counted).
     """
     c, src, tgt = config.resolved(), np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
     attention, feed_forward = 2 * c.d_model * c.n_heads * (c.d_k + c.d_v), 2 * c.d_model * c.d_ff

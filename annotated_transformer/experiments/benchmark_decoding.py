@@ -46,7 +46,7 @@ STEPS, SOURCE, VOCABULARY = 32, 20, 37000
 
 
 def sources(sentences: int, length: int = SOURCE, seed: int = 0) -> Tensor:
-    "Random sentences [sentences, length], each with its end symbol."
+    "Random sentences [sentences, length], each with its end token."
     generator = torch.Generator().manual_seed(seed)
     src = torch.randint(4, VOCABULARY, (sentences, length), generator=generator)
     src[:, -1] = END
@@ -54,7 +54,7 @@ def sources(sentences: int, length: int = SOURCE, seed: int = 0) -> Tensor:
 
 
 def endless_model(config: TransformerConfig = BASE) -> Transformer:
-    "A random model whose end symbol always has the logit 0, which is never among the largest of 37,000."
+    "A random model whose end token always has the logit 0, which is never among the largest of 37,000."
     torch.manual_seed(0)
     model = Transformer(replace(config, vocab_size=VOCABULARY)).eval()
     with torch.no_grad():
@@ -148,7 +148,7 @@ def measure_decoding(what: dict) -> dict:
         seconds.append(time.perf_counter() - begun)
     lengths = {len(ids) for ids in found}
     if lengths != {what["steps"]}:
-        raise InputError(f"{what['contestant']}: outputs of {sorted(lengths)} symbols, not {what['steps']}")
+        raise InputError(f"{what['contestant']}: outputs of {sorted(lengths)} tokens, not {what['steps']}")
     return {"seconds": median(seconds[1:]), "peak_bytes": peak_bytes(), "first": found[0]}
 
 

@@ -399,7 +399,7 @@ def rounds_in(record: dict) -> dict[tuple[str, int, int], list[float]]:
 
 def judge_faster(claim: dict, records: Mapping[str, dict]) -> Found:
     "Faster by a factor: an interval at each size over rounds in turns; each pattern of `records` is a machine."
-    logs, lines, used, needed = [], [], [], -math.log(claim.get("times", 1))
+    logs, lines, effects, used, needed = [], [], [], [], -math.log(claim.get("times", 1))
     mine, device, systems = claim["layer"], claim.get("device", "cpu"), {claim["layer"], *claim["than"]}
     for found in wanted(claim, records):
         timed = {r["name"]: rounds_in(r) for r in found if r["config"].get("device", "cpu") == device}
@@ -415,11 +415,13 @@ def judge_faster(claim: dict, records: Mapping[str, dict]) -> Found:
             ahead = f"faster than {other} at {sum(mean(x) < 0 for x in sizes)} of {len(sizes)} sizes, at worst"
             said = f"{ahead} {middle:.2f} of its time" if len(sizes) > 1 else f"{middle:.2f} of the time of {other}"
             lines.append(f"{said} ({low:.2f} to {high:.2f})")
+            effects.append((mine, other, middle, low, high, 0))
     surely = all(mean(x) + half_width(x) < needed for x in logs)  # of all sizes at once: no correction
     slower = sum(mean(x) - half_width(x, 1 - 0.05 / len(logs)) > needed for x in logs)  # of one among many: Bonferroni
     if slower and len(logs) > len(claim["than"]):
         lines.append(f"beyond chance too slow in {slower} of {len(logs)} comparisons")
-    return Found(HOLDS if surely else FAILS if slower else UNCLEAR, "; ".join(lines), tuple(used))
+    return Found(HOLDS if surely else FAILS if slower else UNCLEAR, "; ".join(lines), tuple(used),
+                 effects=tuple(effects))
 
 # %% ../../nbs/experiments/judge.ipynb #1b88a5aa
 def heads_above(measured: dict, margin: float) -> tuple[set[int], set[int]]:
@@ -511,13 +513,14 @@ JUDGES: dict[str, Callable[[dict, Mapping], Found]] = {
 
 
 def marks(claim: dict, used: Sequence[dict]) -> str:
-    "A dagger where a record is older than the rule for records, a double one where the clock ran on a busy machine."
+    "What to know of the records: early ones have no digest or log, or the clock ran on a busy machine."
     def was_busy(record: dict) -> bool:  # a load of one or more before it, or above its threads by one at its end
         return any((begin or 0) >= 1 or (end or 0) >= sitting["threads"] + 1
                    for sitting in record.get("sittings") or () for begin, end in [sitting["load"]])
 
     timed = claim["judge"] == "faster" or claim.get("clock", False)
-    return "†" * any(map(is_older, used)) + "‡" * (timed and any(map(was_busy, used)))
+    busy = timed and any(map(was_busy, used))
+    return " (early record)" * any(map(is_older, used)) + " (busy machine)" * busy
 
 
 def judge_all(claims: Sequence[dict], records: Mapping[str, dict]) -> dict[str, list[Found]]:

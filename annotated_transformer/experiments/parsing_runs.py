@@ -88,7 +88,7 @@ class Experiment:
     share: float = 1.0
     "of the training trees"
     vocabulary: str | int = 4000
-    "how many symbols to learn, or the experiment whose vocabulary is used"
+    "how many tokens to learn, or the experiment whose vocabulary is used"
     settings: str = ""
     "the experiment whose choice of dropout and rate is used"
     choices: tuple[tuple[float, float], ...] = ()

@@ -33,11 +33,14 @@ def titles() -> dict[str, dict]:
     return tomllib.loads((files("annotated_transformer") / "experiments" / "tables.toml").read_text(encoding="utf-8"))
 
 
-def titled(table: str, lines: Sequence[Sequence[str]], rules: Sequence[int] = (), **about: str) -> ResultTable:
-    "Lines under a table's own name, caption and columns; `about` fills the caption's braces."
+def titled(table: str, lines: Sequence[Sequence[str]], rules: Sequence[int] = (), note: str = "",
+           **about: str) -> ResultTable:
+    "Lines under a table's own name, caption and columns; `about` fills the caption's braces, below stands `note`."
     of = titles()[table]
     columns = [tuple(column) if isinstance(column, list) else column for column in of["columns"]]
-    return ResultTable(of["name"], of["caption"].format(**about), columns, lines, rules)
+    old = "†: an early record, without digest or log" * any("†" in text for line in lines for text in line)
+    return ResultTable(of["name"], of["caption"].format(**about), columns, lines, rules,
+                       note="; ".join(filter(None, (old, note))))
 
 
 def abandoned(records: dict[str, dict]) -> ResultTable:
@@ -225,10 +228,10 @@ def row_cells(found: list[dict], mark: str = "") -> tuple[Cell, Cell, Cell]:
             cell(f"{metric(found[0], 'parameters') / 1e6:.2f}", found[0]))
 
 # %% ../../nbs/experiments/results.ipynb #783e5384
-def our_rows(records: dict[str, dict], names: Sequence[str], divided: str) -> tuple[list[tuple], str]:
-    """Our cells of some rows, and what these runs have in common; `divided` names the columns that are smaller.
+def our_rows(records: dict[str, dict], names: Sequence[str], divided: str) -> tuple[list[tuple], str, str]:
+    """Our cells of some rows, what these runs have in common, and what ‡ says of rows trained elsewhere than base.
 
-    ‡ marks a row that was trained elsewhere than base.
+    `divided` names the columns that are smaller.
     """
     (rows, base), s = shown_runs(records), SCALES[SCALE]
     runs = [rows.get(name.translate(str.maketrans("₁₂", "12")), []) for name in names]
@@ -241,27 +244,28 @@ def our_rows(records: dict[str, dict], names: Sequence[str], divided: str) -> tu
     if usual:
         fewer = [f"{len(found)} of {name}" for name, found in zip(names, runs) if 0 < len(found) < len(rows["base"])]
         notes += [", ".join([f"{len(rows['base'])} seeds", *fewer]), f"trained on {usual}"]
-    notes += ["‡: on {}, where base has {} and {}".format(on, *row_cells(base[on]))
-              for on in sorted({machine_of(found[0]) for found, sign in zip(runs, signs) if sign})]
+    elsewhere = ["on {}, where base has {} and {}".format(on, *row_cells(base[on]))
+                 for on in sorted({machine_of(found[0]) for found, sign in zip(runs, signs) if sign})]
     about = f"Ours, at the scale “{SCALE}”: {', '.join(filter(None, common))}, BLEU by sacreBLEU; {'; '.join(notes)}"
-    return [row_cells(found, sign) for found, sign in zip(runs, signs)], about
+    note = f"‡: trained {', '.join(elsewhere)}" if elsewhere else ""
+    return [row_cells(found, sign) for found, sign in zip(runs, signs)], about, note
 
 
 def table_3(records: dict[str, dict]) -> ResultTable:
     "Table 3, with our runs at one scale."
     printed, rules = paper.printed(3)
-    rows, about = our_rows(records, [line[0] for line in printed], "widths")
+    rows, about, note = our_rows(records, [line[0] for line in printed], "widths")
     lines = [(f"{label}: {note}" if note else label, *sizes, steps, ppl, ours[0], bleu, ours[1], params,
               f"{count_parameters(ROWS[row].model) / 1e6:.1f}", ours[2])
              for label, (row, *sizes, steps, ppl, bleu, params, note), ours in zip(
                  paper.row_labels([line[0] for line in printed]), printed, rows)]
-    return titled("table_3", lines, rules, ours=about)
+    return titled("table_3", lines, rules, note, ours=about)
 
 
 def appendix_table(records: dict[str, dict]) -> ResultTable:
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), steps = paper.printed("appendix"), records.get(f"row_{SCALE}_step_time")
-    rows, about = our_rows(records, [line[0] for line in printed], "d_model, d_ff, h_p and n_p")
+    rows, about, note = our_rows(records, [line[0] for line in printed], "d_model, d_ff, h_p and n_p")
     hours, lines = paper.table("appendix").set_index("row").training_hours, []
     for (row, *sizes, ppl, bleu, params, time_printed), ours in zip(printed, rows):
         time = Cell("1.00") if row == "base" else missing(command_for(SCALE))
@@ -269,7 +273,8 @@ def appendix_table(records: dict[str, dict]) -> ResultTable:
             time = cell(f"{metric(steps, 'ratio/' + row.translate(str.maketrans('₁₂', '12'))):.2f}", steps)
         lines.append((row, *sizes, ppl, ours[0], bleu, ours[1], params, ours[2], time_printed,
                       f"{hours[row] / hours['base']:.2f}", time))
-    return titled("table_appendix", lines, rules, ours=about, about=f"; times: on {steps['hardware']}" if steps else "")
+    return titled("table_appendix", lines, rules, note, ours=about,
+                  about=f"; times: on {steps['hardware']}" if steps else "")
 
 # %% ../../nbs/experiments/results.ipynb #9724584f
 PARSING = {"WSJ only, discriminative": "parsing_wsj", "semi-supervised": "parsing_wsj_semi"}
@@ -302,11 +307,13 @@ def table_4(records: dict[str, dict]) -> ResultTable:
             if system in PARSERS and split in SETS:
                 digits = 1 + (99.95 <= metric(first, key) < 100)  # what is less than 100 does not show as 100
                 free = f"f1_free/{split}"
+                scores = (averaged(runs, digits, key),
+                          averaged(runs, 1, free) if system == "f1" and free in first["metrics"] else "")
+                if system == "f1" and is_older(first):  # early searches were free
+                    scores = scores[::-1]
                 lines.append((PARSERS[system] or parser_name(first),
                               f"{first['trained_on']} ({first['training_trees']:,} trees){rate}{mixed}", "",
-                              averaged(runs, digits, key),
-                              averaged(runs, 1, free) if system == "f1" and free in first["metrics"] else "",
-                              first["tested_on"] + SETS[split]))
+                              *scores, first["tested_on"] + SETS[split]))
     return titled("table_4", lines, [rule for rule in rules if rule < len(lines)])
 
 

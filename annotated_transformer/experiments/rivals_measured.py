@@ -227,7 +227,7 @@ def scores_on(translator: Translator, data: Path, split: str, search: dict[str, 
 
 
 def costs_of(run: Run, data: Path) -> dict[str, float]:
-    "Costs of a training: target tokens, operations (counted on a batch), sequential steps for 16 symbols."
+    "Costs of a training: target tokens, operations (counted on a batch), sequential steps for 16 tokens."
     corpus, model = ParallelCorpus(data, "train"), run.model()
     batches = corpus.order(run.config["training"]["batch_tokens"])
     batch = corpus.batch(batches[len(batches) // 2])

@@ -170,7 +170,7 @@ CUT_TO_TOKENS = {
     ".model": """cut = lambda line: {source}.encode(line, out_type=str)
 join = vocabulary.decode""",
     ".json": """cut = lambda line: {source}.encode(line, add_special_tokens=False).tokens
-join = lambda symbols: "".join(s.removeprefix("##") for s in symbols).replace("\\u2581", " ").strip()""",
+join = lambda tokens: "".join(s.removeprefix("##") for s in tokens).replace("\\u2581", " ").strip()""",
 }
 
 # %% ../../nbs/exports/ctranslate2.ipynb #7d2ad27f
@@ -184,9 +184,9 @@ import ctranslate2
 
 engine = ctranslate2.Translator(".", device="auto")
 lines = ["A sentence.", "And another one."]
-symbols = [cut(normal(line))[:{source}] for line in lines]  # a longer source is cut
-longest = min(max(map(len, symbols)) + 51, {positions})
-found = engine.translate_batch(symbols, beam_size=4, length_penalty=0.6, max_decoding_length=longest)
+tokens = [cut(normal(line))[:{source}] for line in lines]  # a longer source is cut
+longest = min(max(map(len, tokens)) + 51, {positions})
+found = engine.translate_batch(tokens, beam_size=4, length_penalty=0.6, max_decoding_length=longest)
 print([join(result.hypotheses[0]) for result in found])
 ```
 

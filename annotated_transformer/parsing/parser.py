@@ -61,13 +61,13 @@ class TreeProgress:
     left: Int[Tensor, "sentence place"]
     "leaves to come"
     room: Int[Tensor, "sentence place"]
-    "symbols that may still follow, not counting the end"
+    "tokens that may still follow, not counting the end"
     depth: Int[Tensor, "sentence place"]
     "open phrases"
     chain: Int[Tensor, "sentence place"]
     "brackets opened since the last word or closing bracket"
     stack: Int[Tensor, "sentence place deepest"]
-    "the symbols that opened the open phrases, outermost first"
+    "the tokens that opened the open phrases, outermost first"
 
     def keep_rows(self, rows: Int[Tensor, " kept"]) -> None:
         "Drop all sentences but these."
@@ -79,7 +79,7 @@ class TreeConstraint(Constraint):
     """What a search may write so that it ends with a tree over the source: `start`, then `allowed` and
     `advance`.
 
-    An output may have `extra` symbols more than its source. A tree may have at most `deepest` nested phrases,
+    An output may have `extra` tokens more than its source. A tree may have at most `deepest` nested phrases,
     of which at most `longest_chain` open in a row. `most` bounds an output where positions are learned.
     """
 
@@ -111,16 +111,16 @@ class TreeConstraint(Constraint):
         return self.begins_word[src].sum(1, keepdim=True)
 
     def leaves(self, state: TreeProgress) -> Bool[Tensor, "#sentence #place vocab_size"]:
-        "The symbols that may stand for the source's next word."
+        "The tokens that may stand for the source's next word."
         return self.leaf[None, None]
 
     def between(self, state: TreeProgress) -> Bool[Tensor, "sentence place"]:
-        "Whether a hypothesis stands between two words: always, where a word is one symbol."
+        "Whether a hypothesis stands between two words: always, where a word is one token."
         return torch.ones_like(state.left, dtype=torch.bool)
 
 # %% ../../nbs/parsing/parser.ipynb #444ab801
 def allowed(self: TreeConstraint, state: TreeProgress) -> Bool[Tensor, "sentence place vocab_size"]:
-    "The symbols that may come next in each hypothesis."
+    "The tokens that may come next in each hypothesis."
     more, inside, between = state.left > 0, state.depth > 0, self.between(state)
     fits = (state.depth < self.deepest) & (state.room >= state.left + state.depth + 2)
     may_open = more & between & fits & (state.chain < self.longest_chain)
@@ -154,7 +154,7 @@ class WordedTreeConstraint(TreeConstraint):
         return ((src != PAD) & (src != END)).sum(1, keepdim=True)
 
     def next_piece(self, state: TreeProgress) -> Int[Tensor, "sentence place"]:
-        "The source's next piece; the end symbol where nothing is left."
+        "The source's next piece; the end token where nothing is left."
         return state.src.gather(1, (self.to_come(state.src) - state.left).clamp(max=state.src.size(1) - 1))
 
     def leaves(self, state: TreeProgress) -> Bool[Tensor, "sentence place vocab_size"]:

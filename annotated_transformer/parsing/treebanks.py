@@ -229,9 +229,9 @@ def tree_symbols(corpus: Corpus) -> list[str]:
 
 # %% ../../nbs/parsing/treebanks.ipynb #2fbe86fb
 def encode_trees(corpus: Corpus, vocabulary: Vocabulary | int) -> Vocabulary:
-    """Encode `corpus` for training, with `vocabulary` or with one of that many symbols learned from it.
+    """Encode `corpus` for training, with `vocabulary` or with one of that many tokens learned from it.
 
-    Keeps what is already there. Raises InputError if the text does not yield that many symbols.
+    Keeps what is already there. Raises InputError if the text does not yield that many tokens.
     """
     if isinstance(vocabulary, int):
         asked = {"vocab_size": vocabulary, "whole": tree_symbols(corpus)}

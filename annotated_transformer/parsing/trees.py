@@ -58,7 +58,7 @@ class Tree:
 
 # %% ../../nbs/parsing/trees.ipynb #db3afafe
 def is_open(token: str) -> bool:
-    "Whether a symbol of a walk opens a bracket. (A word contains no bracket, so it cannot begin with one.)"
+    "Whether a token of a walk opens a bracket. (A word contains no bracket, so it cannot begin with one.)"
     return token.startswith("(")
 
 
@@ -273,7 +273,7 @@ Leaves = Literal["XX", "tags", "words"]
 
 
 def linearise(tree: Tree, leaves: Leaves = "XX") -> list[str]:
-    """The symbols that a parser should write: "(NP" and ")NP" for a phrase, and for a word what `leaves` says.
+    """The tokens that a parser should write: "(NP" and ")NP" for a phrase, and for a word what `leaves` says.
 
     Raises ValueError for a tree that is only a tag and so has no phrase (`clean` puts TOP around it).
     """

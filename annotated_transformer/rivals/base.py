@@ -96,7 +96,7 @@ TABLES = (nn.Embedding, SharedEmbedding, LearnedPositions)
 
 
 def body_parameters(config: Any) -> int:
-    "The number of weights of any kind of model, not counting its tables of symbols and positions."
+    "The number of weights of any kind of model, not counting its tables of tokens and positions."
     with torch.device("meta"):
         model = build(config)
     tables = sum(

@@ -252,7 +252,7 @@ def test_advantages_are_the_discounted_sum_of_surprises(seed, gamma, lam):
     assert (found[~mask] == 0).all() and (targets[~mask] == 0).all()
 
 
-def test_the_penalty_is_taken_at_each_symbol_and_the_score_at_the_last():
+def test_the_penalty_is_taken_at_each_token_and_the_score_at_the_last():
     mask = torch.tensor([[False, True, True], [True, False, False]])
     log_p, reference = torch.tensor([[5.0, -1, -2], [-3, 5, 5]]), torch.tensor([[0.0, -1.5, -1], [-1, 0, 0]])
     found = token_rewards(torch.tensor([10.0, 20.0]), log_p, reference, mask, beta=2.0)
@@ -290,7 +290,7 @@ def test_log_probabilities_of_answers_are_those_of_whole_texts():
                               answer_log_probability(model, texts))
 
 
-def test_the_reward_of_a_text_is_read_at_its_last_symbol():
+def test_the_reward_of_a_text_is_read_at_its_last_token():
     torch.manual_seed(0)
     scorer = Scorer(DecoderOnly(TOY).eval())
     torch.nn.init.normal_(scorer.output.weight)

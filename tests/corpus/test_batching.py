@@ -36,7 +36,7 @@ from annotated_transformer.tools.files import InputError
 
 
 class Letters(Vocabulary):
-    "a is 4, b is 5 ...; as many symbols as asked for."
+    "a is 4, b is 5 ...; as many tokens as asked for."
 
     def __init__(self, size: int = 30):
         super().__init__(b"")

@@ -74,7 +74,7 @@ def test_unknown_characters_show(vocabulary):
     assert vocabulary.decode(vocabulary.encode("ab 東京 cd")) == "ab \u2047 cd"
 
 
-def test_special_symbols(vocabulary):
+def test_special_tokens(vocabulary):
     assert vocabulary.pieces([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
     ids = vocabulary.encode("abra kadabra")
     assert vocabulary.decode([START, *ids, END, PAD, PAD]) == "abra kadabra" and vocabulary.decode([]) == ""
@@ -90,13 +90,13 @@ def test_the_same_text_gives_the_same_bytes(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_sizes_that_cannot_be(kind):
     text = ["low low low lower newest newest widest"] * 3
-    with pytest.raises(InputError, match=r"vocab_size 900: .* at most \d+ symbols") as error:
+    with pytest.raises(InputError, match=r"vocab_size 900: .* at most \d+ tokens") as error:
         kind.learn(text, 900)
     most = int(str(error.value).split("at most ")[1].split()[0])
     assert len(kind.learn(text, most)) == most  # the number named is right: it can be had, one more cannot
     with pytest.raises(InputError, match=f"at most {most} "):
         kind.learn(text, most + 1)
-    with pytest.raises(InputError, match=r"vocab_size 7: .* four special symbols take \d+; give") as error:
+    with pytest.raises(InputError, match=r"vocab_size 7: .* four special tokens take \d+; give") as error:
         kind.learn(text, 7)
     least = int(str(error.value).split("take ")[1].split(";")[0])
     assert len(kind.learn(text, least)) == least
@@ -129,13 +129,13 @@ def test_damaged_files(vocabulary, tmp_path):
             load_vocabulary(tmp_path)
 
 
-def test_a_vocabulary_with_other_special_symbols_is_refused(tmp_path):
+def test_a_vocabulary_with_other_special_tokens_is_refused(tmp_path):
     import sentencepiece
     from tokenizers import Tokenizer, models
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_prefix=str(tmp_path / "vocabulary"),
                                              vocab_size=150,
                                              model_type="bpe", normalization_rule_name="identity", minloglevel=3)
-    with pytest.raises(InputError, match="its four special symbols are not ours: .* --vocabulary"):
+    with pytest.raises(InputError, match="its four special tokens are not ours: .* --vocabulary"):
         load_vocabulary(tmp_path)
     (tmp_path / "vocabulary.model").unlink()
     (tmp_path / "vocabulary.json").write_text(
@@ -178,8 +178,8 @@ def test_behind_its_normaliser_a_word_is_cut_the_same_however_it_is_written(kind
 
 @pytest.mark.parametrize("odd",
                          ["▅", "</s>", "<s>", "<unk>", "<pad>", "a</s>b", "\U0001f600", "\u0301", "\ue000", "\ufffd"])
-def test_every_character_of_the_text_gets_a_symbol(odd):
-    "SentencePiece leaves out lines with its reserved sign, and the letters of its special symbols."
+def test_every_character_of_the_text_gets_a_token(odd):
+    "SentencePiece leaves out lines with its reserved sign, and the letters of its special tokens."
     text = ["low lower newest", f"low {odd} new", f"{odd}est"] * 3
     size = 4 + 3 + len(set("".join(text)))
     vocabulary = BytePairVocabulary.learn(text, size)

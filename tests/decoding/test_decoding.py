@@ -38,7 +38,7 @@ def model_of(seed: int, ends: bool = True, **changes) -> Transformer:
     model = Transformer(replace(SMALL, **changes)).double().eval()
     with torch.no_grad():
         model.embedding.weight[PAD + 1:] *= 3
-        # in a post-norm model whose last bias is this row's opposite, the end symbol's logit is far below the others'
+        # in a post-norm model whose last bias is this row's opposite, the end token's logit is far below the others'
         if not ends:
             model.decoder[-1].residuals[2].norm.bias -= 4 * model.embedding.weight[END]
     return model
@@ -179,7 +179,7 @@ def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table
 
 
 def test_a_search_ends_when_nothing_open_can_win():
-    """The end symbol is nearly certain at once: the search to the limit is long, and the one that may stop takes a
+    """The end token is nearly certain at once: the search to the limit is long, and the one that may stop takes a
     step or two."""
     model, src = model_of(0), sources([4], 0)
     with torch.no_grad():

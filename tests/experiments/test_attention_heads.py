@@ -150,7 +150,7 @@ def test_links_point_into_the_sentence(sentences):
 # --- heads made by hand ---------------------------------------------------------------------------
 
 def one_hot_head(places, n):
-    "A head whose query i puts all weight on key places[i]; key n is the special symbol."
+    "A head whose query i puts all weight on key places[i]; key n is the special token."
     weights = torch.zeros(len(places), n + 1)
     weights[range(len(places)), places] = 1
     return weights
@@ -192,7 +192,7 @@ def test_a_head_that_follows_the_gold_and_one_that_has_a_habit():
     moved = [(0, frozenset({1})), (4, frozenset({1})), (3, frozenset({1, 2}))]
     follows, two_back = one_hot_head([3, 5, 5, 1, 2], 5), one_hot_head([5, 5, 0, 1, 2], 5)
     end = torch.full((5, 6), 0.001)
-    end[:, 5] = 0.9  # nearly all on the end symbol, but of the words the right ones first
+    end[:, 5] = 0.9  # nearly all on the end token, but of the words the right ones first
     for word, to in links:
         end[word, list(to)] += 0.05
     sums = link_sums(torch.stack([follows, two_back, end])[None], links, moved, "governor")

@@ -72,7 +72,7 @@ def test_variants_of_the_model_to_the_end(data, tmp_path):
 
 
 def test_positions_are_measured_beyond_the_training_length(data, tmp_path):
-    "Each number from the plain model's probabilities of single symbols, one joined pair at a time."
+    "Each number from the plain model's probabilities of single tokens, one joined pair at a time."
     run = start_run(tmp_path / "run", data, TransformerConfig(vocab_size=300, **TINY),
                     replace(PRESETS["small"][1], **FEW))
     assert train(run)

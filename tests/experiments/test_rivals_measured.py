@@ -121,7 +121,7 @@ def test_the_rules_are_whole():
 
 
 def test_systems_that_are_there_are_of_equal_size():
-    "Outside the tables of symbols, to 5%."
+    "Outside the tables of tokens, to 5%."
     found = RULES.systems
     from annotated_transformer.rivals.base import OWN, body_parameters
 
@@ -295,7 +295,7 @@ def test_flops_of_a_batch_with_padding():
     c = replace(BASE, vocab_size=50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
     src, tgt = costs.random_pairs(50, 2, 6)
     padded = src.clone(), tgt.clone()
-    padded[0][1, 3:], padded[1][1, 4:] = PAD, PAD  # three of the twelve symbols less, on each side
+    padded[0][1, 3:], padded[1][1, 4:] = PAD, PAD  # three of the twelve tokens less, on each side
     full, part = (costs.update_flops(architectures.build(c), *pair) for pair in ((src, tgt), padded))
     projection, feed_forward = c.d_model * c.n_heads * c.d_k, 2 * c.d_model * c.d_ff
     of_src = c.n_layers * (4 * projection + feed_forward

@@ -260,7 +260,7 @@ def test_transformers_reads_white_space_as_we_do(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
-def test_transformers_reads_names_of_special_symbols_as_text(kind, tmp_path):
+def test_transformers_reads_names_of_special_tokens_as_text(kind, tmp_path):
     "With the page's `normal`, also decomposed letters and what nobody sees."
     from transformers import AutoTokenizer
     lines = ["The </s> cow", "<unk> cow", "a<pad>b", "<s>", ">>de<< cow", "Zu\u0308rich and co\u00adws\u200b",

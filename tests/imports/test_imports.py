@@ -441,7 +441,7 @@ def test_joeynmt_folders_that_lack_a_file(name, tmp_path, capsys):
 
 def test_byte_pairs():
     ranks = {pair: i for i, pair in enumerate([("a", "b"), ("ab", "ab"), ("b", "a"), ("c", "ab</w>"), ("a", "b</w>")])}
-    assert joined_pairs("abab", ranks) == ["ab@@", "ab"]  # the last b is another symbol
+    assert joined_pairs("abab", ranks) == ["ab@@", "ab"]  # the last b is another token
     assert joined_pairs("ababx", ranks) == ["abab@@", "x"]
     assert joined_pairs("cab", ranks) == ["cab"] and joined_pairs("x", ranks) == ["x"]
 

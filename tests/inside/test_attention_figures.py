@@ -79,7 +79,7 @@ def test_as_many_targets_as_sources(t):
 
 # --- words and labels -----------------------------------------------------------------------------
 
-def test_every_symbol_is_in_one_word(t):
+def test_every_token_is_in_one_word(t):
     for example in itertools.islice(grammar.examples(seed=4), 50):
         symbols = t.vocabulary.pieces(t.encode([example.src])[0])
         words = word_places(symbols)

@@ -1,4 +1,4 @@
-"The model, for shapes that no one picked by hand: counts, causality, padding, and decoding a symbol at a time."
+"The model, for shapes that no one picked by hand: counts, causality, padding, and decoding a token at a time."
 import contextlib
 import shutil
 import subprocess
@@ -43,7 +43,7 @@ from annotated_transformer.training.regularization import measure
 
 VOCABULARY = 13
 
-# Table 3's rows with a number of their own, for 37,000 symbols: without and with biases in the attention projections
+# Table 3's rows with a number of their own, for 37,000 tokens: without and with biases in the attention projections
 TABLE_3 = {
     "base": (BASE, 63_045_632, 63_082_496),
     "(B) d_k = 16": (replace(BASE, d_k=16), 55_967_744, 55_990_784),
@@ -326,7 +326,7 @@ def test_a_tensor_left_on_the_host_is_caught():
 
 
 def test_two_vocabularies_are_two_halves_of_one():
-    """A model with separate vocabularies is the one whose shared vocabulary has the target's symbols first and the
+    """A model with separate vocabularies is the one whose shared vocabulary has the target's tokens first and the
     source's behind them."""
     separate = model_of(replace(SMALL, src_vocab_size=25))
     joint = model_of(replace(SMALL, vocab_size=65))

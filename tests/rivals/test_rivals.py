@@ -42,7 +42,7 @@ from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run
 
 OWN = '''
-"A model of one's own: the mean of the source's vectors, and the last symbol's."
+"A model of one's own: the mean of the source's vectors, and the last token's."
 from dataclasses import dataclass
 import torch
 from torch import nn
@@ -239,8 +239,8 @@ def test_plain_vectors_are_rows_of_the_table(kind, tied):
 
 @pytest.mark.parametrize("kind", RIVALS)
 def test_no_look_into_the_future(kind):
-    """The gradient of the output at position i reaches the vectors of the symbols up to i, all of the source, and no
-    later symbol."""
+    """The gradient of the output at position i reaches the vectors of the tokens up to i, all of the source, and no
+    later token."""
     model, seen = small_model(kind), {}
     for side in ("source", "target"):
         model.tables[side].register_forward_hook(
@@ -619,7 +619,7 @@ def test_shapes_that_make_no_sense(kind, changes, word):
 
 
 @pytest.mark.parametrize("n", [10, 25, 45, 50, 85, 90, 1000])
-def test_bytenet_plans_six_columns_for_five_symbols(n):
+def test_bytenet_plans_six_columns_for_five_tokens(n):
     "1.2 n, rounded up: also where 1.2 n in 32 bits is a little more than a whole number."
     model = small_model("bytenet", vocab_size=50)
     mask = model.encode(torch.full((1, n), 5))[1]

@@ -594,7 +594,7 @@ def test_eight_bits_stand_beside_eight_bits(monkeypatch, tmp_path):
 
 
 def test_the_contestants_in_8_bits_do_the_same_work(monkeypatch):
-    "Outputs of just the length that is asked for, most symbols those of float32."
+    "Outputs of just the length that is asked for, most tokens those of float32."
     from annotated_transformer.experiments import benchmark_decoding as speed
     make = speed.endless_model
     monkeypatch.setattr(speed, "VOCABULARY", 60)
