@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.commands import cli
 from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
@@ -316,22 +314,10 @@ def test_what_is_loaded_is_what_was_measured(data, tmp_path):
     assert best["chosen"] and best["checkpoints"] == record["metrics"]["averaged_checkpoints"]
 
 
-def test_each_look_at_a_test_set_is_kept(data, tmp_path, monkeypatch):
-    "Before the training is finished too, and with the date."
+def test_an_abandoned_run_says_why(data, tmp_path):
     run = begin(tmp_path / "run", data)
     assert not train(run, minutes=1e-9)
-    for beam in ("1", "2"):
-        cli.main(["evaluate", str(run.folder), "--split", "test", "--beam-size", beam, "--json"])
-    assert train(run)
-    found = run.record.read()["evaluations"]
-    assert [(e["set"], e["search"]["beam_size"], e["steps"]) for e in found] == [("test", 1, 1), ("test", 2, 1)]
-    assert all(datetime.fromisoformat(e["date"]) <= datetime.now(UTC) and "sacrebleu" in e["metrics"] for e in found)
-
-
-def test_an_abandoned_run_says_why(data, tmp_path, capsys):
-    run = begin(tmp_path / "run", data)
-    assert not train(run, minutes=1e-9)
-    cli.main(["train", str(run.folder), "--abandon", "the seed was wrong"])
+    run.abandon("the seed was wrong")
     record = run.record.read()
     assert record["status"] == "abandoned" and record["reason"] == "the seed was wrong" and record["metrics"][
         "steps"] == 1
@@ -372,3 +358,30 @@ def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
     for number in (3, 4):
         records.add_line(path, {"a": number})
     assert records.read_lines(path) == [{"a": 1}, {"a": 3}, {"a": 4}]
+
+
+@pytest.mark.parametrize("raised, code, told", [
+    (KeyboardInterrupt(), 130, ""),
+    (OSError(28, "No space left on device", "out.json"), 2, "a_module: out.json: No space left on device\n"),
+    (InputError("--n 0: give 1 or more"), 2, "a_module: --n 0: give 1 or more\n")])
+def test_programs_end_without_a_traceback(raised, code, told, capsys):
+    def program(*, n: int = 1) -> None:
+        "Do something."
+        raise raised
+
+    with pytest.raises(SystemExit) as end:
+        records.run_program(program, "a_module", [])
+    assert (end.value.code, capsys.readouterr().err) == (code, told)
+
+
+def test_an_option_without_a_default_is_asked_for(capsys):
+    def program(*, reading: str, sizes: tuple[int, ...] = (1, 2), device: str = "") -> None:
+        "Do something."
+
+    with pytest.raises(SystemExit) as end:
+        records.run_program(program, "a_module", [])
+    assert end.value.code == 2 and "--reading" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        records.run_program(program, "a_module", ["--help"])
+    said = capsys.readouterr().out
+    assert "(default: 1 2)" in said and "(default: )" not in said

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,18 +66,24 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def command(run: Path, processes: int = 1, *options: str, node: tuple[int, int, int] | None = None) -> list[str]:
+def command(run: Path, processes: int = 1, node: tuple[int, int, int] | None = None,
+            program: Sequence[str] = ("-m", "annotated_transformer", "train")) -> list[str]:
     "`train RUN`, by torchrun where there are several processes; `node` is (number of nodes, this one's, port)."
     if processes == 1 and node is None:
-        return [sys.executable, "-m", "annotated_transformer", "train", str(run), *options]
+        return [sys.executable, *program, str(run)]
     nodes, number, port = node or (1, 0, free_port())
     return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number),
-            "--nproc-per-node",
-            str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
-            "-m", "annotated_transformer", "train", str(run), *options]
+            "--nproc-per-node", str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
+            *program, str(run)]
 
 
 OPTIONS: list[str] = []  # of torchrun
+IN_PARTS = """
+import sys
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.runs import Run
+train(Run.open(sys.argv[1]), device_tokens=30)
+"""
 
 
 def start(*args, **kwargs) -> subprocess.Popen:
@@ -129,7 +136,8 @@ def exact(data, tmp_path_factory):
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_agree_with_one(data, exact, tmp_path, processes):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
-    end(start(run.folder, processes, "--device-tokens", "30"))  # and in parts
+    (tmp_path / "in_parts.py").write_text(IN_PARTS)
+    end(start(run.folder, processes, program=[str(tmp_path / "in_parts.py")]))
     assert_same(run.folder, exact, 1e-9)
     assert run.record.read()["processes"] == processes
 
@@ -142,15 +150,6 @@ def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
     for node in nodes:
         end(node)
     assert_same(run.folder, exact, 1e-9)
-
-
-@pytest.mark.slow
-def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
-    options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2",
-               "--precision", "float32"]
-    said = end(start(tmp_path / "run", 2, *options))
-    assert said.count("Next: annotated-transformer evaluate") == 1 and len(
-        Run.open(tmp_path / "run").checkpoints.found()) == 1
 
 
 @pytest.mark.slow
@@ -403,7 +402,7 @@ def test_processes_catch_up_together(data, tmp_path, processes):
     "Every process takes part in the measurement that a kill prevented."
     run, other = (start_run(tmp_path / name, data, SHAPE, replace(TRAINING, steps=8)) for name in ("run", "other"))
     for each in (run, other):
-        end(start(each.folder, processes, "--steps", "8"))
+        end(start(each.folder, processes))
     lines = run.history.metrics()
     run.history.rewrite(lines[:-1])
     for name in ("record.json", "averaged.safetensors"):
@@ -702,7 +701,6 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
     monkeypatch.setattr("annotated_transformer.training.loop.loop", fail)
     with pytest.raises(InputError, match="compiler failed or was stopped.*with or without --compile"):
         train(run)
-
 
 
 def test_two_trainings_of_one_run(data, tmp_path):
