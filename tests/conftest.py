@@ -1,2 +1,25 @@
-"One installation for all tests that ask for it."
+"What tests of several rooms train on, and one installation for all that ask for it."
+import pytest
+
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import grammar_corpus
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
+from annotated_transformer.training.loop import start_run, train
+from here import SHAPE, TRAINING
 from installed import run, wheel  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    "A small corpus, encoded."
+    corpus = grammar_corpus(tmp_path_factory.mktemp("small") / "data", train=200, dev=20, test=5, test_long=5)
+    encode_corpus(corpus, learn_vocabulary(corpus, BytePairVocabulary, 300))
+    return corpus.folder
+
+
+@pytest.fixture(scope="session")
+def finished(data, tmp_path_factory):
+    "A run on it that is finished."
+    made = start_run(tmp_path_factory.mktemp("small") / "finished", data, SHAPE, TRAINING)
+    assert train(made)
+    return made.folder

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
 from annotated_transformer.drawing.result_tables import ResultTable, write_tables
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.presets import TINY, TrainingConfig
@@ -35,12 +32,6 @@ CODE = ROOT / "tests" / "data" / "bag.py"  # registers the kind bag
 SHAPE = replace(TINY, vocab_size=300, **SMALL["transformer"])
 TRAINING = TrainingConfig(steps=24, warmup_steps=8, batch_tokens=300, save_every=4, report_every=2, keep=2,
                           precision="float32")
-
-
-def small_corpus(folder: Path) -> Path:
-    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
-    encode_corpus(corpus, learn_vocabulary(corpus, BytePairVocabulary, 300))
-    return corpus.folder
 
 
 def shared(name: str) -> Path:

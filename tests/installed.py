@@ -70,8 +70,7 @@ def run(wheel: Path, tmp_path_factory) -> Callable:
     venv.create(tmp / "env", with_pip=False)
     python = tmp / "env/bin/python"
     subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install",
-                    "--quiet", "--no-deps", "--no-index",
-                    wheel], check=True, capture_output=True)
+                    "--quiet", "--no-deps", "--no-index", wheel], check=True, capture_output=True)
     # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second
     # time
     dependencies = tmp / "dependencies"

@@ -12,9 +12,9 @@ from annotated_transformer.corpus.corpora import file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.exports.hugging_face import export_hugging_face
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
 from command_line import prepared, write
-from here import SHAPE, SMALL, TRAINING, small_corpus, write_treebanks
+from here import SHAPE, SMALL, TRAINING, write_treebanks
 
 
 @pytest.fixture(scope="session")
@@ -40,18 +40,6 @@ def made(tmp_path_factory, text):
 def copy(made, tmp_path):
     "A copy of the run that a test may damage."
     return shutil.copytree(made / "run", tmp_path / "run")
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory):
-    return small_corpus(tmp_path_factory.mktemp("small") / "data")
-
-
-@pytest.fixture(scope="session")
-def finished(data, tmp_path_factory):
-    run = start_run(tmp_path_factory.mktemp("small") / "finished", data, SHAPE, TRAINING)
-    assert train(run)
-    return run.folder
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,16 @@
 """`parse`: a tree a line, and the scores of a treebank."""
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from annotated_transformer.commands import cli
 from annotated_transformer.commands.train import open_or_start
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.treebanks import encode_trees, gold_trees, tree_corpus
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.training.loop import train
-from command_line import fails, typed
+from command_line import fails, in_process, typed
 from here import SMALL
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
@@ -65,8 +61,7 @@ def test_parse_keeps_line_n_at_line_n(lines_of):
 def test_parse_with_the_shipped_parser(tmp_path, capsysbinary, monkeypatch):
     monkeypatch.setattr(parsing, "EXTRA", 300)
     (tmp_path / "text").write_text("The cow is old, but it plays.\n\nThe dog sleeps.\n")
-    cli.main(["parse", "grammar-trees", str(tmp_path / "text"), *GREEDY])
-    out, told = (stream.decode() for stream in capsysbinary.readouterr())
+    _, out, told = typed(capsysbinary, "parse", "grammar-trees", tmp_path / "text", *GREEDY)
     assert not told and out.split("\n") == [
         "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
         "plays))) (. .))", "",
@@ -101,19 +96,16 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
 
 
 def test_parse_from_a_pipe(made):
-    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "parse", made / "run", *GREEDY],
-                          input=b"The dog sleeps.\n\n", capture_output=True)
+    done = in_process(["parse", made / "run", *GREEDY], b"The dog sleeps.\n\n")
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
 
 
 def test_a_part_of_a_treebank_is_scored(tmp_path, treebanks, capsysbinary):
-    data, run = str(tmp_path / "data"), str(tmp_path / "run")
+    data, run = tmp_path / "data", tmp_path / "run"
     encode_trees(tree_corpus(data, "craft", treebanks / "treebank_craft"), 300)
     numbers = {"steps": 6, "save_every": 3, "batch_tokens": 1000}
-    assert train(open_or_start(Path(run), Path(data), "parser-small", SMALL["transformer"] | numbers))
-    capsysbinary.readouterr()
-    cli.main(["parse", run, "--split", "test", *GREEDY, "--record", str(tmp_path / "kept.json")])
-    out, told = (stream.decode() for stream in capsysbinary.readouterr())
+    assert train(open_or_start(run, data, "parser-small", SMALL["transformer"] | numbers))
+    _, out, told = typed(capsysbinary, "parse", run, "--split", "test", *GREEDY, "--record", tmp_path / "kept.json")
     gold = gold_trees(Corpus.open(data), "test")
     assert [read_tree(line).words for line in out.splitlines()] == [tree.words for tree in gold]
     record = json.loads((tmp_path / "kept.json").read_text())
@@ -128,11 +120,9 @@ def test_a_rival_parses(kind, tmp_path, capsys):
     encode_trees(corpus, 300)
     numbers = {"steps": 20, "warmup_steps": 5, "save_every": 6, "report_every": 1, "batch_tokens": 300}
     assert train(open_or_start(tmp_path / "run", tmp_path / "data", kind, SMALL[kind] | numbers))
-    capsys.readouterr()
-    cli.main(["parse", str(tmp_path / "run"), "--split", "test", GREEDY[0], "2"])
-    out = capsys.readouterr()
+    _, out, told = typed(capsys, "parse", tmp_path / "run", "--split", "test", GREEDY[0], "2")
     gold = gold_trees(corpus, "test")
-    assert [read_tree(line).words for line in out.out.splitlines()] == [tree.words for tree in gold] and "F1" in out.err
+    assert [read_tree(line).words for line in out.splitlines()] == [tree.words for tree in gold] and "F1" in told
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -150,9 +140,3 @@ def test_what_is_typed_wrong(made, tmp_path, capsys):
         (["evaluate", made / "run"], ["annotated-transformer parse"])):
         fails(arguments, capsys, *named)
     assert not (tmp_path / "r.json").exists()
-
-
-def test_help_of_parse(capsys):
-    with pytest.raises(SystemExit) as end:
-        cli.main(["parse", "--help"])
-    assert end.value.code == 0 and "  annotated-transformer parse " in capsys.readouterr().out

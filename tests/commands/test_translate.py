@@ -38,8 +38,7 @@ def test_translate_keeps_line_n_at_line_n(made, text):
 
 
 def test_translate_answers_before_the_input_ends(made):
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"),
-                                *GREEDY],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "translate", str(made / "run"), *GREEDY],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         process.stdin.write(b"The dog sleeps.\n")
@@ -360,9 +359,8 @@ def test_a_process_without_memory_ends_in_one_line(tmp_path):
 
 
 def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
-    with pytest.raises(SystemExit) as end:
-        cli.main(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])])
-    assert end.value.code == 2 and "annotated-transformer parse" in capsys.readouterr().err
+    fails(["translate", "grammar-trees", write(tmp_path / "a.en", ["The cow sleeps."])], capsys,
+          "annotated-transformer parse")
 
 
 @pytest.mark.parametrize(("run", "text", "said"), [

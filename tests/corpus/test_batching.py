@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpus import batching
 from annotated_transformer.corpus.batching import (
-    ParallelCorpus,
-    Sequences,
-    WordIds,
-    batch_indices,
-    encode_corpus,
-    encode_lines,
-    encoded_so_far,
-    pad,
-    padded,
-    padding_share,
-)
+    ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines, encoded_so_far, pad, padded,
+    padding_share)
 from annotated_transformer.corpus.corpora import Cleaning, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 from annotated_transformer.model.transformer import END, PAD, START
@@ -252,9 +243,6 @@ def test_without_a_seed_everything_is_one_pool(pooled):
     order = corpus.order(150)
     assert sorted(i for batch in plain(order) for i in batch) == list(range(220))
     assert [batch.indices.tolist() for batch in corpus.batches(150)] == plain(order)
-
-
-# --- a killed `prepare` -----------------------------------------------------------------------------------------------
 
 
 def test_a_text_that_was_shortened_is_not_encoded(tmp_path):

@@ -1,5 +1,4 @@
-"""Scores: words cut as Moses does, worked out by hand from its rules; counts by hand; `evaluate` on runs and on
-files, and what is wrong there."""
+"Scores: words cut as Moses does, worked out by hand from its rules; counts by hand."
 import html
 import math
 import os
@@ -11,17 +10,8 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpus import corpora, grammar
 from annotated_transformer.decoding.scores import (
-    bleu,
-    chrf,
-    moses_languages,
-    moses_tokens,
-    paper_bleu,
-    paper_tokens,
-    replace_unicode_punctuation,
-    score,
-    split_compounds,
-    word_perplexity,
-)
+    bleu, chrf, moses_languages, moses_tokens, paper_bleu, paper_tokens, replace_unicode_punctuation, score,
+    split_compounds, word_perplexity)
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.regularization import Quality
 from here import ROOT
@@ -209,9 +199,6 @@ def test_words_of_newstest2014():
     assert count(Tokenizer13a(), german) == 62_688 and count(Tokenizer13a(), french) == 77_306
     assert count(lambda line: paper_tokens(line, compounds=False), german) == 63_078
     assert count(paper_tokens, german) == 64_496
-
-
-# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 def test_chrf_of_lines_that_hardly_match_has_an_interval():

@@ -14,27 +14,9 @@ from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import attention_heads as heads
 from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (
-    Measured,
-    Sentence,
-    SplitLine,
-    alignment_sums,
-    find_heads,
-    gold,
-    governors,
-    grammar_sentences,
-    join_pieces,
-    link_sums,
-    measure_heads,
-    phrases,
-    position_sums,
-    sentence_sums,
-    shuffled_links,
-    split_words,
-    summarise,
-    text_sentences,
-    tree_sentences,
-    word_weights,
-)
+    Measured, Sentence, SplitLine, alignment_sums, find_heads, gold, governors, grammar_sentences, join_pieces,
+    link_sums, measure_heads, phrases, position_sums, sentence_sums, shuffled_links, split_words, summarise,
+    text_sentences, tree_sentences, word_weights)
 from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.model.transformer import END
 from annotated_transformer.parsing.trees import read_tree

@@ -17,15 +17,7 @@ from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
 from annotated_transformer.parsing.treebanks import (
-    escape,
-    gold_trees,
-    encode_trees,
-    source_line,
-    tokenise,
-    tree_corpus,
-    tree_files,
-    treebank,
-)
+    escape, gold_trees, encode_trees, source_line, tokenise, tree_corpus, tree_files, treebank)
 from annotated_transformer.parsing.trees import clean_tree, linearise, read_tree, read_trees, restore
 from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import start_run, train

@@ -36,7 +36,7 @@ from annotated_transformer.training.optimizer import OPTIMIZERS
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run
-from here import CODE, RIVALS, SMALL, small_corpus
+from here import CODE, RIVALS, SMALL, fails
 
 KINDS = list(SMALL)
 TRAINING = {"steps": 20, "warmup_steps": 5, "save_every": 6, "report_every": 1, "batch_tokens": 300,
@@ -49,11 +49,6 @@ from annotated_transformer.training.runs import Run
 run_code(sys.argv[2])
 train(Run.open(sys.argv[1]))
 """
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return small_corpus(tmp_path_factory.mktemp("rivals") / "data")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -415,8 +410,7 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     command = [str(trained("recurrent")), str(tmp_path / "killed"), *tuning]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command],
-                               env=environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     killed = tmp_path / "killed"
     while process.poll() is None and not ((killed / "config.json").exists()
                                           and any(m["step"] >= 3 for m in Run.open(killed).history.metrics())):
@@ -440,28 +434,24 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     assert killed.record.read() == before
 
 
-def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys):
-    command = [str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples", "2"]
-    fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
-                             fine_tuning.Tuning(steps=1, sentences=2, samples=2))
-    with Run.open(tmp_path / "run").lock(), pytest.raises(SystemExit) as end:
-        fine_tuning.main(command)
-    assert end.value.code == 2 and "another process" in capsys.readouterr().err
+def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path):
+    run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                   fine_tuning.Tuning(steps=1, sentences=2, samples=2))
+    with Run.open(tmp_path / "run").lock():
+        fails(lambda: fine_tuning.tune(run), "another process")
 
 
-def test_a_rate_beyond_all_measure_is_told(trained, tmp_path, capsys):
-    with pytest.raises(SystemExit) as end:
-        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "9", "--sentences", "2",
-                          "--samples", "2", "--rate", "1e38"])
-    assert end.value.code == 2 and "--rate" in capsys.readouterr().err
+def test_a_rate_beyond_all_measure_is_told(trained, tmp_path):
+    run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                   fine_tuning.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
+    fails(lambda: fine_tuning.tune(run), "--rate")
 
 
-def test_tuning_with_other_settings_is_refused(trained, tmp_path, capsys):
-    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples",
-                      "2"])
-    with pytest.raises(SystemExit) as end:
-        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "2"])
-    assert end.value.code == 2 and "other settings" in capsys.readouterr().err
+def test_tuning_with_other_settings_is_refused(trained, tmp_path):
+    begin = lambda steps: fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                                   fine_tuning.Tuning(steps=steps))
+    begin(1)
+    fails(lambda: begin(2), "other settings")
 
 
 @pytest.mark.parametrize("options", ["--steps 0", "--samples 1", "--sentences 0", "--save-every 0", "--extra -50",

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,30 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.tools import records
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import (
-    add_record,
-    by_seed,
-    check_new,
-    comparison_of,
-    find_record,
-    list_records,
-    make_record,
-    metric,
-    move_record,
-    read_records,
-    record_digest,
-    summary,
-    write_record,
-)
+    add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
+    read_records, record_digest, summary, write_record)
 from annotated_transformer.training.loop import start_run, train
-from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import ROOT
+from here import ROOT, SHAPE
 
 RECORDS = ROOT / "nbs" / "results"
 
@@ -245,21 +229,12 @@ def test_a_system_that_does_not_tell_its_processor(monkeypatch):
 
 # --- what a run writes ------------------------------------------------------------------------------------------------
 
-SHAPE = dict(vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
 TRAINING = TrainingConfig(steps=12, warmup_steps=20, batch_tokens=300, save_every=2, report_every=1, keep=5,
                           precision="float32")
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("records") / "data"
-    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
-    return folder
-
-
 def begin(folder: Path, data: Path) -> Run:
-    return start_run(folder, data, replace(TINY, **SHAPE), TRAINING)
+    return start_run(folder, data, SHAPE, TRAINING)
 
 
 def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch):
