@@ -1,5 +1,4 @@
 "Small corpora and runs, made by the functions that the commands call: a test types its own command's options alone."
-import itertools
 import shutil
 
 import pytest
@@ -14,7 +13,7 @@ from annotated_transformer.decoding.translation import load
 from annotated_transformer.exports.hugging_face import export_hugging_face
 from annotated_transformer.training.loop import train
 from command_line import prepared, write
-from here import SHAPE, SMALL, TRAINING, write_treebanks
+from here import SHAPE, SMALL, TRAINING
 
 
 @pytest.fixture(scope="session")
@@ -55,13 +54,6 @@ def two_alphabets(tmp_path_factory):
     encode_corpus(corpus, learn_vocabulary(corpus, BytePairVocabulary, 70, separate=True))
     assert train(open_or_start(folder / "run", corpus.folder, (SHAPE, TRAINING), {}))
     return folder
-
-
-@pytest.fixture(scope="session")
-def treebanks(tmp_path_factory):
-    "A folder with treebanks, their trees the grammar's."
-    trees = lambda seed: (e.tree for e in grammar.examples(seed))  # noqa: E731
-    return write_treebanks(tmp_path_factory.mktemp("treebanks"), trees(0), itertools.islice(trees(3), 1150))
 
 
 @pytest.fixture

@@ -20,8 +20,6 @@ from command_line import fails, refused, said, wrong
 from here import ROOT
 
 
-# --- help -------------------------------------------------------------------------------------------------------------
-
 def test_help_and_version_after_the_options_of_every_command(capsys):
     for argv in (["-h"], ["--threads", "1", "--help"]):
         cli.main(argv)

@@ -22,7 +22,7 @@ from annotated_transformer.model.transformer import BASE
 from annotated_transformer.tools.files import file_digest
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.training.runs import Run, find_run
-from command_line import fails, in_process, write, wrong
+from command_line import fails, in_process, said, write, wrong
 from here import SHAPE, TRAINING
 
 GREEDY = ["--beam-size", "1"]  # quick, where a test is about something else
@@ -48,15 +48,11 @@ def test_evaluate_takes_the_development_set(made, copy, capsys):
     assert not any(name.endswith("/test") for name in json.loads((copy / "record.json").read_text())["metrics"])
 
 
-def test_evaluate_an_imported_run(imported, text, capsys):
-    cli.main(["evaluate", str(imported), "--src", text["test"][0], "--ref", text["test"][1], *GREEDY])
-    assert "perplexity" in capsys.readouterr().out
+def test_evaluate_takes_files(made, imported, text, capsys):
+    for run in (made / "run", imported):
+        told = said(capsys, "evaluate", run, "--src", text["test"][0], "--ref", text["test"][1], *GREEDY)
+        assert "30 sentences" in told and "perplexity" in told
     fails(["evaluate", imported], capsys, "--src")
-
-
-def test_evaluate_takes_files(made, text, capsys):
-    cli.main(["evaluate", str(made / "run"), "--src", text["test"][0], "--ref", text["test"][1], *GREEDY])
-    assert "30 sentences" in capsys.readouterr().out
 
 
 def test_evaluate_keeps_the_scores_of_files_by_their_names(made, copy, text, tmp_path, capsys):

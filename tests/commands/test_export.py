@@ -28,8 +28,6 @@ def test_weights_that_ship_are_not_replaced(made, tmp_path, monkeypatch, capsys)
     assert not (tmp_path / "ende").exists()
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
-
 @pytest.mark.parametrize("arguments, named", [
     (["explore", "RUN", "DATA"], ["the page DATA: a folder: name a file"]),
     (["explore", "RUN", "DATA/test.en/page.html"], ["page.html: nothing can be written there"]),

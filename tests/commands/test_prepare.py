@@ -29,8 +29,6 @@ def prepare_arguments(folder, text, *more):
     return ["prepare", str(folder), "--train", *text["train"], "--dev", *text["dev"], "--test", *text["test"], *more]
 
 
-# --- what is right ----------------------------------------------------------------------------------------------------
-
 def test_word_pieces(text, tmp_path, capsys):
     cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", "300", "--vocabulary", "word-pieces"))
     assert (tmp_path / "data" / "vocabulary.json").exists()

@@ -38,8 +38,6 @@ def same_weights(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-# --- a run ------------------------------------------------------------------------------------------------------------
-
 def test_a_run_is_left_whole_and_the_same_command_again_changes_nothing(made, tmp_path):
     run = tmp_path / "run"
     cli.main(["train", str(run), "--data", str(made / "data"), "--config", "tiny", *OPTIONS])

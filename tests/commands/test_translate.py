@@ -21,8 +21,6 @@ from command_line import fails, in_process, refused, said, write, wrong
 GREEDY = ["--beam-size", "1"]  # quick, where a test is about something else
 
 
-# --- what is right ----------------------------------------------------------------------------------------------------
-
 def test_translate_keeps_line_n_at_line_n(made, text):
     lines = open(text["test"][0], "rb").read().splitlines()[:4]
     odd = "dog\u2028dog\x85dog\x0b\x0c\x1c\x1d\x1e\u2029dog\rdog".encode(

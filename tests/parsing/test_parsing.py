@@ -23,7 +23,7 @@ from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import fails, shared, write_treebanks
+from here import fails, shared
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -51,12 +51,6 @@ def made(tmp_path_factory):
 
 def drawn(count, seed=0):
     return [e.tree for e in itertools.islice(grammar.examples(seed), count)]
-
-
-@pytest.fixture(scope="module")
-def treebanks(tmp_path_factory):
-    "A folder as the runs of record want it, its trees the grammar's."
-    return write_treebanks(tmp_path_factory.mktemp("treebanks"), iter(drawn(500)), iter(drawn(1150, seed=3)))
 
 
 # --- sources and splits -----------------------------------------------------------------------------------------------
@@ -536,5 +530,3 @@ def test_counted_grammar_finds_the_likeliest_tree():
         tree, log = counted.parse(sentence)
         assert abs(log - __import__("math").log(best[1])) < 1e-9
         assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))
-
-
