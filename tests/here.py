@@ -5,15 +5,33 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from annotated_transformer.drawing.result_tables import ResultTable, write_tables
 from annotated_transformer.tools.files import InputError
+from annotated_transformer.training.presets import TINY, TrainingConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT.parent / "shared" / "data"  # beside the repository, where it is there at all
+# what each kind of model is tried out with: no more weights than a test needs
+SMALL = {
+    "transformer": {"n_layers": 1, "d_model": 16, "d_ff": 32, "n_heads": 2, "d_k": 8, "d_v": 8},
+    "bag": {"d_model": 16, "looseness": 0.2},
+    "recurrent": {"d_model": 12, "n_layers": 3},
+    "input-feeding": {"d_model": 12, "n_layers": 3},
+    "deep-att": {"d_model": 12, "n_layers": 3},
+    "convolutional": {"d_model": 12, "n_layers": 3, "kernel": 3},
+    "bytenet": {"d_model": 12, "n_layers": 4, "max_dilation": 4},
+    "mixture-of-experts": {"d_model": 12, "n_layers": 3, "n_experts": 5, "d_expert": 8, "experts_used": 2},
+}
+RIVALS = [kind for kind in SMALL if kind not in ("transformer", "bag")]
+CODE = ROOT / "tests" / "data" / "bag.py"  # registers the kind bag
+SHAPE = replace(TINY, vocab_size=300, **SMALL["transformer"])
+TRAINING = TrainingConfig(steps=24, warmup_steps=8, batch_tokens=300, save_every=4, report_every=2, keep=2,
+                          precision="float32")
 
 
 def shared(name: str) -> Path:

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from annotated_transformer.commands import cli
+from annotated_transformer.commands.train import existing_run
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.translation import load
+from annotated_transformer.exports.ctranslate2 import export_run
+from annotated_transformer.exports.hugging_face import export_hugging_face
+from annotated_transformer.exports.onnx import export_onnx
+from annotated_transformer.training.loop import train
 from annotated_transformer.training.runs import Run
 from here import ROOT
 
@@ -46,8 +50,8 @@ def test_it_translates_as_it_did(old):
 def test_it_goes_on_as_it_did(old, monkeypatch):
     "Five updates more, beside what 0.1 reported of them on the machine that made these files."
     monkeypatch.chdir(old)  # the run names its corpus by a relative path
-    cli.main(["train", "run", "--steps", "2005"])
-    run, then = Run.open("run"), json.loads((old / "continued.json").read_text())
+    run, then = existing_run(Path("run"), None, None, {"steps": 2005}), json.loads((old / "continued.json").read_text())
+    assert train(run)
     now = run.history.metrics()[-1]
     assert [line["step"] for line in run.history.metrics()] == [500, 1000, 1500, 2000, 2005]
     for name in ("step", "epoch", "pool", "position", "tokens", "rate"):
@@ -59,7 +63,8 @@ def test_it_goes_on_as_it_did(old, monkeypatch):
     assert (old / "run" / "sessions.jsonl").exists() and run.record.read()["metrics"]["steps"] == 2005
 
 
-@pytest.mark.parametrize("to", ["ctranslate2", "huggingface", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_it_is_exported(old, tmp_path, to):
-    cli.main(["export", str(old / "run"), str(tmp_path / "exported"), "--to", to])
+@pytest.mark.parametrize("write", [export_run, export_hugging_face,
+                                   pytest.param(export_onnx, marks=pytest.mark.slow)])
+def test_it_is_exported(old, tmp_path, write):
+    write(load(old / "run"), tmp_path / "exported")
     assert (tmp_path / "exported" / "README.md").exists()

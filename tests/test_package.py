@@ -1,21 +1,16 @@
-"""The package as others get it: built, installed into an environment that has its run-time dependencies and nothing
-else, used elsewhere."""
-import importlib.metadata as metadata
+"The package as others get it, used elsewhere."
 import os
 import re
 import shutil
 import subprocess
 import sys
-import venv
-from collections.abc import Callable
-from configparser import ConfigParser
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from here import ROOT
+from installed import EXTRAS, closure, requirements, settings
 
 pytestmark = pytest.mark.xdist_group("package")  # one process builds and installs for all of these
 HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokenizers", "sacrebleu", "sacremoses",
@@ -26,82 +21,6 @@ HEAVY = ["altair", "pandas", "vl_convert", "datasets", "sentencepiece", "tokeniz
 def test_groups_of_tests_are_kept_together(request):
     "pytest-xdist knows a group by the end of a test's name; where pytest loses that, every worker makes all fixtures."
     assert request.node.nodeid.endswith("@package")
-
-
-def settings() -> dict[str, str]:
-    config = ConfigParser(delimiters=["="], interpolation=None)
-    config.read(ROOT / "settings.ini", encoding="utf-8")
-    return dict(config["DEFAULT"])
-
-
-def requirements(*but: str) -> list[str]:
-    "All requirements in settings.ini, `but` those of some extras."
-    return [r for key, line in settings().items() if key.endswith("requirements")
-            and key.removesuffix("_requirements") not in but for r in line.split()]
-
-
-def closure(requirements: list[str]) -> list[metadata.Distribution]:
-    "The installed distributions that `requirements` need, and those that they need in their turn."
-    found, waiting = {}, [Requirement(r) for r in requirements]
-    while waiting:
-        requirement = waiting.pop()
-        key = canonicalize_name(requirement.name), frozenset(requirement.extras)
-        if key not in found:
-            found[key] = metadata.distribution(requirement.name)
-            for needed in map(Requirement, found[key].requires or []):
-                if needed.marker is None or any(needed.marker.evaluate({"extra": extra})
-                                                for extra in {""} | requirement.extras):
-                    waiting.append(needed)
-    return list({name: distribution for (name, _), distribution in found.items()}.values())
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory) -> Path:
-    "The wheel, built from the source distribution, built from what belongs to the package in the checkout."
-    tmp = tmp_path_factory.mktemp("build")
-    source = tmp / "source"
-    shutil.copytree(ROOT / "annotated_transformer", source / "annotated_transformer",
-                    ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE",
-                 "CITATION.cff"):
-        shutil.copy(ROOT / name, source)
-    build = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
-    subprocess.run([sys.executable, "-c", build, "build_sdist", tmp], cwd=source, check=True, capture_output=True)
-    shutil.unpack_archive(next(tmp.glob("*.tar.gz")), tmp / "unpacked")
-    subprocess.run([sys.executable, "-c", build, "build_wheel", tmp], cwd=next((tmp / "unpacked").iterdir()),
-                   check=True, capture_output=True)
-    return next(tmp.glob("*.whl"))
-
-
-@pytest.fixture(scope="session")
-def run(wheel: Path, tmp_path_factory) -> Callable:
-    "`run(command, ...)` runs a command of the fresh environment in an empty folder and gives its standard output."
-    tmp = tmp_path_factory.mktemp("installed")
-    venv.create(tmp / "env", with_pip=False)
-    python = tmp / "env/bin/python"
-    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install",
-                    "--quiet", "--no-deps", "--no-index",
-                    wheel], check=True, capture_output=True)
-    # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second
-    # time
-    dependencies = tmp / "dependencies"
-    dependencies.mkdir()
-    for distribution in closure(requirements("dev", "watch", "export", "corpora")):
-        for top in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
-            if not (dependencies / top).exists():
-                (dependencies / top).symlink_to(Path(distribution.locate_file(top)).absolute())
-    site = next((tmp / "env/lib").glob("python*/site-packages"))
-    (site / "dependencies.pth").write_text(f"{dependencies}\n")
-    (tmp / "elsewhere").mkdir()
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-
-    def run(*command: str) -> str:
-        done = subprocess.run([python.parent / command[0], *command[1:]], cwd=tmp / "elsewhere", env=env, text=True,
-                              capture_output=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
 
 
 def test_forward_pass(run):
@@ -168,10 +87,9 @@ def test_importing_and_translating_need_no_extra(run):
 
     A function that misses a library says in one line which extra has it, and so does the command line.
     """
-    libraries = ["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "yaml"]
     printed = run("python", "-I", "-c", f"""
 import sys
-sys.modules |= dict.fromkeys({libraries})
+sys.modules |= dict.fromkeys({EXTRAS})
 import annotated_transformer
 from annotated_transformer import load
 from annotated_transformer.commands import cli
@@ -186,45 +104,6 @@ for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("all", lambd
         print(extra)
 """)
     assert printed.splitlines() == ["Die Kuh ist alt, aber sie spielt. True", "scores", "all"]
-
-
-def test_the_training_command_loads_no_other_part(run):
-    "Nothing of parsers, rivals, charts and experiments; a rival's module is loaded when it is asked for."
-    printed = run("python", "-I", "-c", """
-import sys
-from annotated_transformer.commands.train import configurations, preset_named
-others = ("parsing", "rivals", "drawing", "inside", "experiments", "paper", "after", "exports")
-loaded = lambda: [name for name in sys.modules
-                  if name.startswith("annotated_transformer.") and name.split(".")[1] in others]
-configurations(["runs/mine", "--data", "data/mine", "--config", "base",
-                "--from", "ende", "--no-pre-norm", "--d-k=3", "--help"])
-assert not loaded(), loaded()
-configurations(["runs/mine", "--kind", "bytenet", "--help"])
-assert "annotated_transformer.rivals.bytenet" in loaded() and "annotated_transformer.rivals.recurrent" not in loaded()
-preset_named("parser")
-assert "annotated_transformer.parsing.parser" in loaded()
-print("so it is")
-""")
-    assert printed == "so it is\n"
-
-
-def test_commands_need_no_extra(run, tmp_path):
-    "From a plain installation: prepared, trained, translated."
-    for side, line in (("en", "the cow is {} ."), ("de", "die Kuh ist {} .")):
-        (tmp_path / f"text.{side}").write_text("".join(line.format(word) + "\n"
-                                                       for word in map("{:b}".format, range(300))), encoding="utf-8")
-    printed = run("python", "-I", "-c", f"""
-import sys
-sys.modules |= dict.fromkeys(["altair", "pandas", "vl_convert", "PIL", "sacrebleu", "sacremoses", "regex", "yaml"])
-from annotated_transformer.commands.cli import main
-work = {str(tmp_path)!r}
-main(["prepare", f"{{work}}/data", "--train", f"{{work}}/text.en", f"{{work}}/text.de",
-      "--holdout", "20", "--vocab-size", "60"])
-main(["train", f"{{work}}/run", "--data", f"{{work}}/data", "--config", "tiny",
-      "--d-model", "16", "--d-ff", "16", "--steps", "2", "--precision", "float32"])
-main(["translate", f"{{work}}/run", f"{{work}}/text.en"])
-""")
-    assert printed.count("\n") == 300
 
 
 def test_public_names_are_documented():

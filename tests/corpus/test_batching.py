@@ -1,34 +1,18 @@
 """Batches: each sentence once, within the budget, the same for the same seed; encoded files that are broken are
-refused, and
-a `prepare` that is killed goes on."""
+refused."""
 import itertools
 import json
 import mmap
-import multiprocessing
-import os
-import shutil
-import signal
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.commands import cli
 from annotated_transformer.corpus import batching
 from annotated_transformer.corpus.batching import (
-    ParallelCorpus,
-    Sequences,
-    WordIds,
-    batch_indices,
-    encode_corpus,
-    encode_lines,
-    encoded_so_far,
-    pad,
-    padded,
-    padding_share,
-)
+    ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines, encoded_so_far, pad, padded,
+    padding_share)
 from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 from annotated_transformer.model.transformer import END, PAD, START
@@ -261,126 +245,13 @@ def test_without_a_seed_everything_is_one_pool(pooled):
     assert [batch.indices.tolist() for batch in corpus.batches(150)] == plain(order)
 
 
-# --- a killed `prepare` -----------------------------------------------------------------------------------------------
-
-CHANGES = {"os.rename": lambda path, *_: path, "os.remove": lambda path, *_: path, "os.mkdir": lambda path, *_: path,
-           "open": lambda path, mode, *_: path if mode and set(mode) & set("wax+") else None}
-
-
-def killed_at(number: int, folder, arguments) -> bool:
-    """Run the command in a process of its own, which is killed (SIGKILL) before its change of `folder` of that number.
-
-    False: it ended.
-    """
-    def child():
-        changes = itertools.count(1)
-
-        def hook(event, values):
-            path = CHANGES[event](*values) if event in CHANGES else None
-            if str(path).startswith(str(folder.parent)) and next(changes) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-        sys.addaudithook(hook)
-        cli.main(arguments)
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join()
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode != 0
-
-
-def files_of(folder) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.fixture
-def command(tmp_path):
-    "Arguments for `prepare` of a small corpus of one's own in a folder."
-    pairs = [(f"the number {i} and {i * i}", f"die Zahl {i} und {i * i} , ja") for i in range(120)]
-    names = []
-    for side, lang in ((0, "en"), (1, "de")):
-        names.append(str(tmp_path / f"x.{lang}"))
-        (tmp_path / f"x.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
-    return lambda folder, *more: ["prepare", str(folder), "--train", *names, "--holdout", "5",
-                                  *(more or ("--vocab-size", "80"))]
-
-
-@pytest.mark.slow
-def test_killed_anywhere_prepare_goes_on(tmp_path, command, capsys):
-    cli.main(command(tmp_path / "whole" / "data"))
-    whole, kept = files_of(tmp_path / "whole" / "data"), set()
-    capsys.readouterr()
-    for number in itertools.count(1):
-        folder = tmp_path / f"killed-{number}" / "data"
-        if not killed_at(number, folder, command(folder)):
-            break
-        inodes = {path: path.stat().st_ino for path in folder.glob("*.ids")} if folder.exists() else {}
-        cli.main(command(folder))
-        said = capsys.readouterr().err
-        assert files_of(folder) == whole, number
-        assert not list(tmp_path.rglob("*.tmp")), number
-        encoded = said.split("encoded already: ")[1].split("\n")[0].split(", ") if "encoded already" in said else []
-        for name in encoded:  # what is said to be kept is the very file
-            assert inodes[folder / f"{name}.ids"] == (folder / f"{name}.ids").stat().st_ino
-        kept |= {("text", "the text in" in said), ("vocabulary", "the vocabulary of" in said),
-                 ("encoded", len(encoded))}
-    assert number > 30 and {("text", False), ("text", True), ("vocabulary", False), ("vocabulary", True)} <= kept
-    assert {("encoded", n) for n in range(7)} <= kept
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [["--vocab-size", "81"], ["--vocab-size", "80", "--vocabulary", "word-pieces"]])
-def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more, capsys):
-    "Nothing of the first vocabulary is left, wherever the second `prepare` was killed, and whichever comes third."
-    cli.main(command(tmp_path / "first" / "data"))
-    cli.main(command(tmp_path / "second" / "data", *more))
-    first, second = files_of(tmp_path / "first" / "data"), files_of(tmp_path / "second" / "data")
-    ids = [name for name in first if name.endswith((".ids", ".npy"))]
-    for number in itertools.count(1):
-        folder = tmp_path / str(number) / "data"
-        shutil.copytree(tmp_path / "first" / "data", folder)
-        killed, found = killed_at(number, folder, command(folder, *more)), files_of(folder)
-        if "encoded.json" in found:  # then the ids are those of one vocabulary, the one it names
-            of = first if found["encoded.json"] == first["encoded.json"] else second
-            assert all(found[name] == of[name] for name in ["encoded.json", *ids])
-        cli.main(command(folder, *more) if number % 2 else command(folder))
-        assert files_of(folder) == (second if number % 2 else first), number
-        if not killed:
-            break
-    assert number > 20
-    capsys.readouterr()
-    for expected in ("vocabulary was learned in another way: it is replaced", "Kept: the vocabulary"):
-        cli.main(command(tmp_path / "first" / "data", *more))
-        assert expected in capsys.readouterr().err
-
-
-def test_a_text_that_was_shortened_is_not_encoded(tmp_path, command):
-    cli.main(command(tmp_path / "a"))
-    corpus = Corpus.open(tmp_path / "a")
+def test_a_text_that_was_shortened_is_not_encoded(tmp_path, pooled):
+    corpus = Corpus.open(tmp_path / "corpus")
     vocabulary = BytePairVocabulary.learn(["some other words"] * 3, 20)
     path = corpus.path("train", "tgt")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
-    with pytest.raises(InputError, match=r"train\.de has 107 lines and corpus\.json says 110: make the corpus again"):
+    with pytest.raises(InputError, match=r"train\.de has 217 lines and corpus\.json says 220: make the corpus again"):
         encode_corpus(corpus, vocabulary)
     assert encoded_so_far(corpus, vocabulary)["tokens"]["train"].keys() == {"src"}
     with pytest.raises(InputError, match="not encoded, or not to the end"):
-        ParallelCorpus(tmp_path / "a", "dev")
-
-
-def test_killed_while_one_folder_takes_the_place_of_another(tmp_path, command):
-    "Sub-folders, such as runs, are never lost with the text that is replaced."
-    other = command(tmp_path / "a", "--vocab-size", "80", "--overwrite", "--max-words", "100")
-    cli.main([word.replace("/a", "/b") if word.endswith("/a") else word for word in other])
-    for number in itertools.count(1):
-        folder = tmp_path / "a"
-        cli.main(command(folder, "--vocab-size", "80", "--overwrite"))
-        for name in ("runs", "notes"):
-            (folder / name).mkdir(exist_ok=True)
-            (folder / name / "kept.txt").write_text("kept")
-        went_on = killed_at(number, tmp_path / "a", other)
-        cli.main(other)
-        assert all((folder / name / "kept.txt").read_text() == "kept" for name in ("runs", "notes")), number
-        assert {p.name for p in folder.iterdir() if p.is_file()} == {p.name for p in (tmp_path / "b").iterdir()}
-        if not went_on or number > 20:  # the text is in place by then
-            break
-    assert number > 10
+        ParallelCorpus(tmp_path / "corpus", "dev")

@@ -19,18 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated_transformer.corpus.corpora import (
-    Cleaning,
-    Corpus,
-    check_languages,
-    file_corpus,
-    grammar_corpus,
-    hold_out,
-    languages,
-    normalise,
-    read_gold,
-    report,
-    word_count,
-)
+    Cleaning, Corpus, check_languages, file_corpus, grammar_corpus, hold_out, languages, normalise, read_gold,
+    report, word_count)
 from annotated_transformer.corpus.sources import mixed_corpus, multi30k, wmt14
 from annotated_transformer.tools.files import InputError, writing
 from annotated_transformer.tools.text_files import language_of, lines

@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpus.corpora import Cleaning, composed, file_corpus
 from annotated_transformer.corpus.vocabulary import (
-    BytePairVocabulary,
-    WordPieceVocabulary,
-    adopt_model,
-    code_points,
-    drawn_lines,
-    fields,
-    kept_vocabulary,
-    learn_vocabulary,
-    load_vocabulary,
-    spaced,
-    unknown_parts,
-)
+    BytePairVocabulary, WordPieceVocabulary, adopt_model, code_points, drawn_lines, fields, kept_vocabulary,
+    learn_vocabulary, load_vocabulary, spaced, unknown_parts)
 from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
 from annotated_transformer.tools.files import InputError
 

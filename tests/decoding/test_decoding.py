@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -10,22 +11,18 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
+from annotated_transformer.commands.translate import save_attention
+from annotated_transformer.corpus.sources import sacrebleu_files
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding import translation
+from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.search import (
-    Ensemble,
-    SearchConfig,
-    beam_search,
-    greedy,
-    largest,
-    length_penalty,
-    sample,
-    search,
-)
+    Ensemble, SearchConfig, beam_search, greedy, largest, length_penalty, sample, search)
 from annotated_transformer.decoding.translation import Translator, evaluate, load
 from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
 from annotated_transformer.tools.files import InputError
+from annotated_transformer.training.runs import Run, ship
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
 SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
@@ -343,3 +340,43 @@ def test_lines_that_are_no_text_are_told(of_twenty, lines):
     for ask in (of_twenty[0].translate, of_twenty[0].search, of_twenty[0].n_best):
         with pytest.raises(InputError):
             ask(lines)
+
+
+def test_warnings_count_the_lines_of_a_stream(capsys):
+    translator = load("grammar")
+    long = "The cow is old . " * 300
+    list(translator.stream(["The cow is old .", long], ahead=1))
+    assert "warning: line 2 has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("library, use", [
+    ("tokenizers", lambda: WordPieceVocabulary.learn(["a b c"], 20)),
+    ("sacrebleu", lambda: sacrebleu_files("wmt13", "en-de")),
+    ("sacrebleu.metrics", lambda: bleu(["a"], ["b"])),
+    ("altair", lambda: save_attention(load("grammar"), "The cow is old."))],
+    ids=["tokenizers", "sacrebleu", "metrics", "altair"])
+def test_what_lacks_a_library_says_which(library, use, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    with pytest.raises(InputError,
+                       match=f"^{library.split('.')[0]}.* is not installed, and this needs it: pip install"):
+        use()
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
+def test_rounded_products_translate_nearly_the_same(precision):
+    from annotated_transformer.corpus import grammar
+    lines = [example.src for _, example in zip(range(200), grammar.examples(seed=11))]
+    exact, rounded = (load("grammar", p).translate(lines) for p in ("float32", precision))
+    assert sum(a == b for a, b in zip(exact, rounded)) >= 185
+
+
+def test_shipped_weights_load_with_8_and_16_bits(finished, tmp_path):
+    run, exact = Run.open(finished), load(finished).model.state_dict()
+    for bits, steps in ((16, 2**11), (8, 254)):
+        ship(run, tmp_path / str(bits), bits)
+        for name, tensor in load(tmp_path / str(bits)).model.state_dict().items():
+            largest = exact[name].abs().max() if exact[name].dim() < 2 else exact[name].abs().amax(1, keepdim=True)
+            assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1
+                                                               else 2**11) * 1.001 + 1e-7).all(), name
+    size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
+    assert size[8] < 0.8 * size[16]  # rows of 8 numbers: of wider ones the scale is a smaller part

@@ -1,44 +1,22 @@
-"""Scores: words cut as Moses does, worked out by hand from its rules; counts by hand; `evaluate` on runs and on
-files, and what is wrong there."""
+"Scores: words cut as Moses does, worked out by hand from its rules; counts by hand."
 import html
-import itertools
-import json
 import math
 import os
-import shutil
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.commands import cli
-from annotated_transformer.corpus import corpora, grammar, sources
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
-from annotated_transformer.decoding import translation
+from annotated_transformer.corpus import corpora, grammar
 from annotated_transformer.decoding.scores import (
-    bleu,
-    chrf,
-    moses_languages,
-    moses_tokens,
-    paper_bleu,
-    paper_tokens,
-    replace_unicode_punctuation,
-    score,
-    split_compounds,
-    word_perplexity,
-)
-from annotated_transformer.model.transformer import BASE
+    bleu, chrf, moses_languages, moses_tokens, paper_bleu, paper_tokens, replace_unicode_punctuation, score,
+    split_compounds, word_perplexity)
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.regularization import Quality
-from annotated_transformer.training.runs import Run
 from here import ROOT
 
 SHARED = Path(os.environ.get("ANNOTATED_SHARED", ROOT.parent / "shared")) / "data"
-PRETRAINED = ROOT / "annotated_transformer" / "pretrained" / "grammar"
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -221,218 +199,6 @@ def test_words_of_newstest2014():
     assert count(Tokenizer13a(), german) == 62_688 and count(Tokenizer13a(), french) == 77_306
     assert count(lambda line: paper_tokens(line, compounds=False), german) == 63_078
     assert count(paper_tokens, german) == 64_496
-
-
-# --- evaluate ---------------------------------------------------------------------------------------------------------
-
-def write(path, lines):
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def texts(tmp_path):
-    "Sources, references and a file of translations with slips: ten sentences of the grammar."
-    some = [e for _, e in zip(range(10), grammar.examples(seed=9))]
-    return (write(tmp_path / "text.en", [e.src for e in some]), write(tmp_path / "text.de", [e.tgt for e in some]),
-            write(tmp_path / "out.de", [e.tgt.replace("ein", "kein") for e in some]))
-
-
-def test_the_search_that_is_asked_for_is_made(monkeypatch, capsys, tmp_path):
-    asked, real = [], translation.beam_search
-    monkeypatch.setattr(translation, "beam_search",
-                        lambda model, src, config: asked.append((config.beam_size, config.alpha))
-                        or real(model, src, config))
-    pairs = [(e.src, e.tgt) for e in itertools.islice(grammar.examples(3), 4)]
-    translation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
-    for side, lines in zip(("src", "ref"), zip(*pairs)):
-        (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), "--beam-size", "2",
-              "--alpha", "0.7"])
-    assert set(asked) == {(3, 1.5), (2, 0.7)}
-
-
-def evaluated(capsys, *arguments):
-    "Standard output and standard error of `evaluate`."
-    capsys.readouterr()
-    cli.main(["evaluate", *map(str, arguments)])
-    return capsys.readouterr()
-
-
-def fails(capsys, arguments, *named):
-    "`evaluate` must end with code 2, nothing on standard output, and one line that names all of `named`."
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        cli.main(["evaluate", *map(str, arguments)])
-    out, told = capsys.readouterr()
-    assert end.value.code == 2 and out == "" and told.count("\n") == 1 and told.startswith(
-        "annotated-transformer: "), told
-    for name in named:
-        assert str(name) in told, told
-
-
-def test_evaluate_a_file(texts, capsys, tmp_path):
-    _, wanted, made = texts
-    out, told = evaluated(capsys, "--translations", made, "--references", wanted)
-    assert "text: 10 sentences" in out and "sacreBLEU" in out and "chrF" in out
-    assert "BLEU, 2018" in out and "perplexity" not in out
-    assert "tok:13a" in out and " to " in out and told.startswith("Next: ")
-    assert evaluated(capsys, "--translations", made, "--ref", wanted, "--language", "fr").out != out
-    write(tmp_path / "wanted.txt", wanted.read_text().splitlines())
-    out, told = evaluated(capsys, "--translations", made, "--references", tmp_path / "wanted.txt")
-    assert "BLEU, 2018" not in out and "--language" in told
-
-
-def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
-    src, wanted, made = texts
-    lines = [path.read_text(encoding="utf-8").splitlines() for path in (made, wanted)]
-    found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--record",
-                                 tmp_path / "kept.json").out)
-    expected = score(*lines, "de")
-    assert found["metrics"] == {name: s.value for name,
-                                s in expected.items()} and found["set"] == "text" and found["sentences"] == 10
-    assert found["intervals"] == {name: list(s.interval) for name, s in expected.items()}
-    assert found["signatures"] == {name: s.signature for name, s in expected.items()}
-    kept = json.loads((tmp_path / "kept.json").read_text())
-    assert kept["metrics"] == {f"{name}/text": round(s.value, 4) for name,
-                               s in expected.items()} and kept["name"] == "kept"
-    assert kept["task"] == "translation" and set(kept["intervals"]) == set(kept["metrics"]) and kept["data"][
-        "sizes"] == {"text": 10}
-    found = json.loads(evaluated(capsys, "--translations", made, "--references", wanted, "--json", "--against",
-                                 wanted).out)["against"]
-    assert {kind: set(than) for kind,
-            than in found.items()} == dict.fromkeys(("sacrebleu", "chrf"), {"value", "p", "signature"})
-    assert found["sacrebleu"]["value"] == pytest.approx(expected["sacrebleu"].value - 100)
-    found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, "--beam-size", "1",
-                                 "--json").out)
-    assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word",
-            "accuracy"} == set(found["metrics"])
-    assert found["search"] == {"beam_size": 1,
-                               "alpha": 0.6} and found["metrics"]["perplexity_per_word"] > found["metrics"][
-                                   "perplexity"] > 1
-
-
-@pytest.fixture
-def wmt(tmp_path):
-    "A corpus laid out as WMT 2014's, and a run that names it: the shipped weights with another config."
-    some = [e for _, e in zip(range(24), grammar.examples(seed=11))]
-    source = tmp_path / "source"
-    source.mkdir()
-    for stem, part in (("train", some[:8]), ("newstest2013.en-de", some[8:16]), ("newstest2014.en-de", some[16:])):
-        write(source / f"{stem}.en", [e.src for e in part])
-        write(source / f"{stem}.de", [e.tgt for e in part])
-    write(source / "newstest2014.en-de.filtered_2737.indices", [0, 2, 3, 5])
-    corpus = sources.wmt14(tmp_path / "wmt", "de", source)
-    run = shutil.copytree(PRETRAINED, tmp_path / "run")
-    config = json.loads((run / "config.json").read_text())
-    config["data"] |= {"folder": str(corpus.folder),
-                       "splits": {name: {"sha256": f["sha256"]} for name, f in corpus.splits.items()}}
-    (run / "config.json").write_text(json.dumps(config))
-    return run
-
-
-def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
-    "newstest2013 to develop with, unless told otherwise; both sizes of newstest2014, each under a name of its own."
-    for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8),
-                           ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
-        out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record",
-                        tmp_path / "kept.json").out
-        assert f"{name}: {n} sentences" in out and "per token, " in out and "per word\n" in out
-    kept = json.loads((tmp_path / "kept.json").read_text())
-    for name in ("newstest2013", "newstest2014_full", "newstest2014_filtered_2737"):
-        metrics = {kind.split("/")[0] for kind in kept["metrics"] if kind.endswith(f"/{name}")}
-        assert metrics == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity",
-                           "perplexity_per_word", "accuracy"}
-        assert kept["search"][name] == {"beam_size": 1, "alpha": 0.6} and f"chrf/{name}" in kept["intervals"]
-    assert json.loads((wmt / "record.json").read_text())["metrics"] == kept["metrics"]
-
-
-def test_a_language_without_rules(wmt, capsys):
-    "A run into it is scored, but for the paper's BLEU; asking for it by name is an error."
-    config = json.loads((wmt / "config.json").read_text())
-    config["data"]["tgt"] = "tlh"
-    (wmt / "config.json").write_text(json.dumps(config))
-    out, told = evaluated(capsys, wmt, "--beam-size", "1")
-    assert "sacreBLEU" in out and "BLEU, 2018" not in out and "Moses has no rules for tlh" in told
-    fails(capsys, [wmt, "--language", "tlh"], "tlh", "de, ")
-
-
-# --- what is wrong ----------------------------------------------------------------------------------------------------
-
-def test_references_of_another_length(texts, capsys, tmp_path):
-    src, wanted, made = texts
-    short = write(tmp_path / "short.de", ["eins", "zwei", "drei"])
-    fails(capsys, ["--translations", made, "--references", short], "out.de has 10", "short.de has 3")
-    fails(capsys, ["--translations", short, "--references", wanted], "short.de has 3", "text.de has 10")
-    fails(capsys, ["grammar", "--src", src, "--references", short], "text.en has 10", "short.de has 3")
-
-
-def test_files_that_cannot_be_read(texts, capsys, tmp_path):
-    src, wanted, made = texts
-    (tmp_path / "latin.de").write_bytes(b"eins\nzwei\nStra\xdfe\n" + b"x\n" * 7)
-    (tmp_path / "empty.de").write_bytes(b"")
-    for bad, named in (("latin.de", ("latin.de, line 3", "UTF-8")), ("empty.de", ("empty.de is empty",)),
-                       ("none.de", ("none.de does not exist",))):
-        fails(capsys, ["--translations", tmp_path / bad, "--references", wanted], *named)
-        fails(capsys, ["--translations", made, "--references", tmp_path / bad], *named)
-        fails(capsys, ["grammar", "--src", src, "--references", tmp_path / bad], *named)
-
-
-@pytest.mark.parametrize("arguments, named", [
-    ([], ["run directory", "--translations"]),
-    (["grammar", "--translations", "OUT", "--references", "REF"], ["not both"]),
-    (["--translations", "OUT"], ["--references"]),
-    (["--translations", "OUT", "--references", "REF", "--split", "test"], ["--split"]),
-    (["--translations", "OUT", "--references", "REF", "--language", "klingon"], ["klingon"]),
-    (["grammar", "--src", "SRC"], ["--references"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--split", "test"], ["--split"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "0"], ["--beam-size 0"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--alpha", "nan"], ["alpha nan"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--alpha", "abc"], ["--alpha", "abc"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--beam-size", "two"], ["--beam-size", "two"]),
-    (["grammar", "--src", "SRC", "--references", "REF", "--language", "tlh"], ["tlh"]),
-])
-def test_wrong_options(texts, capsys, arguments, named):
-    places = dict(zip(("SRC", "REF", "OUT"), texts))
-    fails(capsys, [places.get(a, a) for a in arguments], *named)
-
-
-def test_unknown_set(wmt, capsys, tmp_path):
-    fails(capsys, [wmt, "--split", "newstest2015"], "newstest2015", "newstest2014_full", "newstest2014_filtered_2737")
-    fails(capsys, [wmt, "--data", tmp_path / "nowhere"], "nowhere")
-
-
-def test_record_of_text_that_is_not_the_runs(wmt, capsys, tmp_path):
-    "Said before the work begins."
-    corpora.grammar_corpus(tmp_path / "other", 10, 5, 5, 5)
-    fails(capsys, [wmt, "--data", tmp_path / "other", "--split", "test", "--record", tmp_path / "kept.json"],
-          "kept.json")
-    assert not (tmp_path / "kept.json").exists()
-
-
-def test_run_without_a_checkpoint(texts, capsys, tmp_path):
-    src, wanted, _ = texts
-    vocabulary = load_vocabulary(PRETRAINED)
-    small = replace(BASE, vocab_size=len(vocabulary), n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-    Run.create(tmp_path / "run", small, {"seed": 0}, {"vocabulary": vocabulary.digest, "tgt": "de"}, vocabulary)
-    fails(capsys, [tmp_path / "run", "--src", src, "--references", wanted], "no checkpoint yet", "train")
-
-
-def test_vocabulary_that_is_not_the_runs(texts, capsys, tmp_path):
-    src, wanted, _ = texts
-    run = shutil.copytree(PRETRAINED, tmp_path / "run")
-    BytePairVocabulary.learn(src.read_text().splitlines() + wanted.read_text().splitlines(), 120).save(run)
-    fails(capsys, [run, "--src", src, "--references", wanted], run, "vocabulary")
-
-
-def test_scoring_files_needs_no_run_and_no_terminal(texts):
-    "In a process of its own: JSON on standard output, no bar in a file, nothing but the next step on standard error."
-    _, wanted, made = texts
-    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "evaluate", "--translations", made,
-                           "--references", wanted, "--json"],
-                          capture_output=True, text=True, encoding="utf-8")
-    assert done.returncode == 0 and json.loads(done.stdout)["sentences"] == 10
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("Next: ")
 
 
 def test_chrf_of_lines_that_hardly_match_has_an_interval():

@@ -8,40 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from annotated_transformer.commands import cli
 from annotated_transformer.corpus.grammar import examples, parse, realise
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import attention_heads as heads
 from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (
-    Measured,
-    Sentence,
-    SplitLine,
-    alignment_sums,
-    find_heads,
-    gold,
-    governors,
-    grammar_sentences,
-    join_pieces,
-    link_sums,
-    measure_heads,
-    phrases,
-    position_sums,
-    sentence_sums,
-    shuffled_links,
-    split_words,
-    summarise,
-    text_sentences,
-    tree_sentences,
-    word_weights,
-)
+    Measured, Sentence, SplitLine, alignment_sums, find_heads, gold, governors, grammar_sentences, join_pieces,
+    link_sums, measure_heads, phrases, position_sums, sentence_sums, shuffled_links, split_words, summarise,
+    text_sentences, tree_sentences, word_weights)
 from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.model.transformer import END
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record
 from annotated_transformer.training.runs import find_run
+from command_line import prepared
 
 
 @pytest.fixture(scope="module")
@@ -334,9 +316,8 @@ def test_the_command_writes_a_record(tmp_path, capsys):
                                              encoding="utf-8")
         (tmp_path / f"{name}.de").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n")
     corpus = tmp_path / "corpus"
-    named = [word for name in ("train", "dev", "test")
-             for word in (f"--{name}", str(tmp_path / f"{name}.en"), str(tmp_path / f"{name}.de"))]
-    cli.main(["prepare", str(corpus), *named, "--vocab-size", "60"])
+    prepared(corpus, {name: [tmp_path / f"{name}.{side}" for side in ("en", "de")]
+                      for name in ("train", "dev", "test")}, 60)
     heads.main(["grammar", "--out", str(tmp_path / "out"), "--sentences", "20", "--data", str(corpus)])
     record = find_record("heads_grammar", tmp_path / "out")
     assert record["task"] == "heads" and record["metrics"]["sentences"] == {"grammar": 20, "text": 20} and record[

@@ -296,7 +296,7 @@ def marian(tmp_path_factory):
     os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers import MarianMTModel, MarianTokenizer
     folder = tmp_path_factory.mktemp("marian") / "grammar"
-    cli.main(["export", "grammar", str(folder), "--to", "huggingface"])
+    export_hugging_face(load("grammar"), folder)
     return folder, MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
 
 
@@ -390,11 +390,3 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
     assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
     assert [h[0].ids for h in beam_search(graphs, src, beam_size=3,
                                           extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
-
-
-def test_an_option_without_effect_is_refused(tmp_path, capsys):
-    for to in ("huggingface", "onnx"):
-        with pytest.raises(SystemExit) as stop:
-            cli.main(["export", "grammar", str(tmp_path / "out"), "--to", to, "--quantization", "int8"])
-        assert stop.value.code == 2 and f"has no effect with --to {to}" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())

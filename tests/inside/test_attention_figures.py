@@ -10,21 +10,8 @@ from annotated_transformer.corpus import grammar
 from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.inside import attention_figures
 from annotated_transformer.inside.attention_figures import (
-    LEAST,
-    Drawing,
-    figure_3,
-    figure_4,
-    figure_5,
-    head_view,
-    labels,
-    head_lines,
-    matrix_view,
-    offset_means,
-    overview,
-    heads_above_average,
-    view,
-    word_places,
-)
+    LEAST, Drawing, figure_3, figure_4, figure_5, head_view, labels, head_lines, matrix_view, offset_means,
+    overview, heads_above_average, view, word_places)
 from annotated_transformer.model.attention import recording
 from annotated_transformer.tools.files import InputError
 

@@ -303,7 +303,7 @@ def test_large_weights_are_stored_in_half_precision_or_refused(monkeypatch):
 @pytest.fixture(scope="module")
 def html(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("page") / "page.html"
-    cli.main(["export", "grammar", str(path), "--to", "page"])
+    cli.main(["explore", "grammar", str(path)])
     return path
 
 

@@ -1,9 +1,6 @@
 """From treebanks to records: sources and their splits, mixing, vocabularies, parsers that always give trees."""
 import itertools
-import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import nltk
@@ -12,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.commands import cli
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.corpus.vocabulary import load_vocabulary
@@ -21,21 +17,13 @@ from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
 from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
 from annotated_transformer.parsing.treebanks import (
-    escape,
-    gold_trees,
-    encode_trees,
-    source_line,
-    tokenise,
-    tree_corpus,
-    tree_files,
-    treebank,
-)
+    escape, gold_trees, encode_trees, source_line, tokenise, tree_corpus, tree_files, treebank)
 from annotated_transformer.parsing.trees import clean_tree, linearise, read_tree, read_trees, restore
 from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import start_run, train
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import fails, shared, write_treebanks
+from here import fails, shared
 
 SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -63,12 +51,6 @@ def made(tmp_path_factory):
 
 def drawn(count, seed=0):
     return [e.tree for e in itertools.islice(grammar.examples(seed), count)]
-
-
-@pytest.fixture(scope="module")
-def treebanks(tmp_path_factory):
-    "A folder as the runs of record want it, its trees the grammar's."
-    return write_treebanks(tmp_path_factory.mktemp("treebanks"), iter(drawn(500)), iter(drawn(1150, seed=3)))
 
 
 # --- sources and splits -----------------------------------------------------------------------------------------------
@@ -548,136 +530,3 @@ def test_counted_grammar_finds_the_likeliest_tree():
         tree, log = counted.parse(sentence)
         assert abs(log - __import__("math").log(best[1])) < 1e-9
         assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))
-
-
-# --- the command line -------------------------------------------------------------------------------------------------
-
-def refuses(arguments, capsys, *named):
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        cli.main([str(a) for a in arguments])
-    told = capsys.readouterr().err
-    assert end.value.code == 2 and "Traceback" not in told
-    for name in named:
-        assert str(name) in told.strip().split("\n")[-1], told
-
-
-@pytest.fixture
-def lines_of(made, tmp_path, capsysbinary):
-    "Parse the lines of a text; gives what is written, line by line, and what is told."
-    def parse(text, *options):
-        (tmp_path / "text").write_bytes(text if isinstance(text, bytes) else text.encode())
-        capsysbinary.readouterr()
-        try:
-            cli.main(["parse", str(made / "run"), str(tmp_path / "text"), "--beam-size", "2", *options])
-            code = 0
-        except SystemExit as end:
-            code = end.code
-        out, told = (stream.decode() for stream in capsysbinary.readouterr())
-        return out.split("\n"), told, code
-    return parse
-
-
-def test_parse_keeps_line_n_at_line_n(lines_of):
-    out, told, code = lines_of("The dog sleeps.\n\nA child (or two) doesn't wait.\n \nEvery cow is old.")
-    assert code == 0 and len(out) == 6 and out[1] == out[3] == out[5] == ""
-    lacking = re.findall(r"^warning: line (\d) has characters that the vocabulary lacks: (.*): the result", told,
-                         re.MULTILINE)
-    assert lacking == [("3", "- (U+002D), L (U+004C), R (U+0052), ' (U+0027)"),
-                       ("5", "E (U+0045)")]  # a bracket is read as -LRB- or -RRB-, whose B the toy's words have
-    assert read_tree(out[0]).words == ["The", "dog", "sleeps", "."]
-    assert read_tree(out[2]).words == ["A", "child", "-LRB-", "or", "two", "-RRB-", "does", "n't", "wait", "."]
-    assert read_tree(out[2]).tags[-1] == "." and read_tree(out[0]).tags[1] == "XX"
-
-
-def test_parse_with_the_shipped_parser(tmp_path, capsysbinary, monkeypatch):
-    monkeypatch.setattr(parsing, "EXTRA", 300)
-    (tmp_path / "text").write_text("The cow is old, but it plays.\n\nThe dog sleeps.\n")
-    cli.main(["parse", "grammar-trees", str(tmp_path / "text"), "--beam-size", "1"])
-    out, told = (stream.decode() for stream in capsysbinary.readouterr())
-    assert not told and out.split("\n") == [
-        "(S (S (NP (DT The) (NN cow)) (VP (VBZ is) (ADJP (JJ old)))) (, ,) (CC but) (S (NP (PRP it)) (VP (VBZ "
-        "plays))) (. .))", "",
-        "(S (NP (DT The) (NN dog)) (VP (VBZ sleeps)) (. .))", ""]
-
-
-def test_parse_takes_words_that_are_cut_already(lines_of):
-    out, _, _ = lines_of("don't f(x) :-) ( . . .\n", "--tokenized")
-    assert read_tree(out[0]).words == ["don't", "f-LRB-x-RRB-", ":--RRB-", "-LRB-", ".", ".", "."]
-
-
-def test_a_sentence_longer_than_any_in_training(made, lines_of):
-    "A warning with its line, and a tree all the same; an error with --strict, after the lines before it."
-    longest = json.loads((made / "run" / "config.json").read_text())["data"]["longest"]["src"]
-    text = f"The dog sleeps.\n{'dog ' * longest}\nThe dog sleeps.\n"
-    out, told, code = lines_of(text)
-    assert code == 0 and told.count("warning") == 1 and "line 2" in told and str(longest) in told
-    assert len(out) == 4 and len(read_tree(out[1]).words) == longest
-    cut, told, code = lines_of(text, "--strict")
-    assert code == 2 and cut == [out[0], ""] and told.count("\n") == 1 and "text, line 2" in told
-
-
-def test_a_sentence_beyond_the_models_limit(lines_of):
-    out, told, code = lines_of("The dog sleeps.\n\n" + "dog " * 1500 + "\nThe dog sleeps.\n", "--beam-size", "1")
-    assert code == 0 and "line 3" in told and "1,024" in told and told.count("warning") == 1
-    assert len(read_tree(out[2]).words) == 1500 and out[3] == out[0]
-
-
-def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
-    out, told, code = lines_of(b"The dog sleeps.\n\nStra\xdfe\nThe dog sleeps.\n")
-    assert code == 2 and len(out) == 3 and "text, line 3" in told and "UTF-8" in told and told.count("\n") == 1
-
-
-def test_parse_from_a_pipe(made):
-    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "parse", made / "run", "--beam-size", "1"],
-                          input=b"The dog sleeps.\n\n", capture_output=True)
-    assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
-
-
-def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
-    (tmp_path / "machine").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n")
-    data, run = str(tmp_path / "data"), str(tmp_path / "run")
-    prepare = ["prepare", "trees", data, "craft", str(treebanks / "treebank_craft"), "--vocab-size", "300", "--extra",
-               str(tmp_path / "machine"), "--extra-weight", "0.5"]
-    cli.main(prepare)
-    assert Corpus.open(data).splits["train"]["pairs"] == 2 * 192 + 1
-    cli.main([*prepare])  # again: nothing is done anew
-    shape = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
-             "--steps 6 --save-every 3 --batch-tokens 1000").split()
-    cli.main(["train", run, "--data", data, "--config", "parser-small", *shape])
-    assert Run.open(run).config["training"]["rate"] == parsing.PRESETS["parser-small"][1].rate
-    capsysbinary.readouterr()
-    cli.main(["parse", run, "--split", "test", "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
-    out, told = (stream.decode() for stream in capsysbinary.readouterr())
-    gold = gold_trees(Corpus.open(data), "test")
-    assert [read_tree(line).words for line in out.splitlines()] == [tree.words for tree in gold]
-    record = json.loads((tmp_path / "kept.json").read_text())
-    assert record["task"] == "parsing" and f"{record['metrics']['f1/test']:.2f}" in told and "24 sentences" in told
-
-
-def test_what_is_typed_wrong(made, tmp_path, wsj, treebanks, capsys):
-    for path in (wsj / "22").iterdir():
-        path.unlink()
-    for arguments, named in (
-        (["prepare", "trees", tmp_path / "d", "ptb", wsj], ["section 22", "dev"]),
-        (["prepare", "trees", tmp_path / "d", "ptb"], ["source"]),
-        (["prepare", "trees", tmp_path / "d", "craft", treebanks / "treebank_craft", "--extra", tmp_path / "no"],
-         ["no"]),
-        (["prepare", "grammar", tmp_path / "d", "--extra", tmp_path / "no"], ["--extra", "prepare grammar --help"]),
-        (["prepare", "trees", tmp_path / "d", "craft", treebanks / "treebank_craft", "--vocab-size", "20"],
-         ["--vocab-size 20"]),
-        (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
-        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]),
-        (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
-        (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),
-        (["parse", made / "run", "--record", tmp_path / "r.json"], ["--split"]),
-        (["parse", made / "run", "file", "--split", "test"], ["--split", "file"]),
-        (["evaluate", made / "run"], ["annotated-transformer parse"])):
-        refuses(arguments, capsys, *named)
-    assert not (tmp_path / "r.json").exists()
-
-
-def test_help_of_parse(capsys):
-    with pytest.raises(SystemExit) as end:
-        cli.main(["parse", "--help"])
-    assert end.value.code == 0 and "  annotated-transformer parse " in capsys.readouterr().out

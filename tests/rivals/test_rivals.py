@@ -19,18 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.train import configured, peak_rate
-from annotated_transformer.corpus.batching import Batch, ParallelCorpus, encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
+from annotated_transformer.commands.train import configured, open_or_start, peak_rate
+from annotated_transformer.corpus.batching import Batch, ParallelCorpus
 from annotated_transformer.decoding.search import beam_search, plain_beam_search
 from annotated_transformer.decoding.translation import ensemble, load
 from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.engine.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.engine.kinds import architecture, build
 from annotated_transformer.model.transformer import END, PAD, START, TransformerConfig
-from annotated_transformer.parsing.treebanks import gold_trees, encode_trees, tree_corpus
-from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.rivals import fine_tuning
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.rivals.base import OWN as OWN_TRAINING
@@ -40,133 +36,60 @@ from annotated_transformer.training.optimizer import OPTIMIZERS
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run
+from here import CODE, RIVALS, SMALL, fails
 
-OWN = '''
-"A model of one's own: the mean of the source's vectors, and the last token's."
-from dataclasses import dataclass
-import torch
-from torch import nn
-from annotated_transformer.engine.kinds import register
-
-@dataclass(frozen=True)
-class BagConfig:
-    "A bag of words."
-    vocab_size: int = 1000
-    d_model: int = 32
-    looseness: float = 0.1
-    "how loose the bag is"
-
-class Embedding(nn.Embedding):
-    def logits(self, hidden):
-        return hidden @ self.weight.T
-
-class Bag(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        if not 0 <= config.looseness < 1:
-            raise ValueError(f"looseness is {config.looseness}: give a number from 0 to below 1")
-        self.config, self.embedding = config, Embedding(config.vocab_size, config.d_model)
-        self.dropout = nn.Dropout(config.looseness)
-        nn.init.normal_(self.embedding.weight, std=0.1)
-
-    def encode(self, src):
-        return self.dropout(self.embedding(src)), (src != 0)[:, None, None, :]
-
-    def decode(self, tgt, memory, mask):
-        there = mask[:, 0, 0, :, None]
-        return self.embedding(tgt) + (memory * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)
-
-register("bag", BagConfig, Bag)
-'''
-# what each kind is tried out with: options of the command, and no more weights than a test needs
-SMALL = {
-    "transformer": "--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8",
-    "bag": "--d-model 16 --looseness 0.2",
-    "recurrent": "--d-model 12 --n-layers 3",
-    "input-feeding": "--d-model 12 --n-layers 3",
-    "deep-att": "--d-model 12 --n-layers 3",
-    "convolutional": "--d-model 12 --n-layers 3 --kernel 3",
-    "bytenet": "--d-model 12 --n-layers 4 --max-dilation 4",
-    "mixture-of-experts": "--d-model 12 --n-layers 3 --n-experts 5 --d-expert 8 --experts-used 2",
-}
-RIVALS = [kind for kind in SMALL if kind not in ("transformer", "bag")]
 KINDS = list(SMALL)
-TRAINING = "--steps 20 --warmup-steps 5 --save-every 6 --report-every 1 --batch-tokens 300 --precision float32".split()
-
-
-@pytest.fixture(scope="module")
-def code(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("code") / "bag.py"
-    path.write_text(OWN)
-    return path
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("rivals") / "data"
-    corpus = grammar_corpus(folder, train=200, dev=20, test=8, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
-    return folder
+TRAINING = {"steps": 20, "warmup_steps": 5, "save_every": 6, "report_every": 1, "batch_tokens": 300,
+            "precision": "float32"}
+GO_ON = """
+import sys
+from annotated_transformer.engine.kinds import run_code
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.runs import Run
+run_code(sys.argv[2])
+train(Run.open(sys.argv[1]))
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered(code):
+def registered():
     "For the tests that do not go through the command; nothing is left for those of other files."
     if "bag" not in architectures.REGISTERED:
-        architectures.run_code(code)
+        architectures.run_code(CODE)
     yield
     architectures.REGISTERED.pop("bag")
 
 
-def words(folder: Path, data: Path, kind: str, code: Path, *more: str) -> list[str]:
-    own = ["--code", str(code)] if kind == "bag" else []
-    return ["train", str(folder), "--data", str(data), "--config", kind, *SMALL[kind].split(), *TRAINING, *own, *more]
-
-
-def fails(arguments, capsys, *named) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        cli.main([str(a) for a in arguments])
-    said = capsys.readouterr().err.strip()
-    assert end.value.code == 2 and "Traceback" not in said and said.split("\n")[-1].startswith(
-        "annotated-transformer: ")
-    for name in named:
-        assert str(name) in said.split("\n")[-1], said
-    return said
-
-
 @pytest.fixture(scope="module")
-def trained(data, code, tmp_path_factory):
-    "A run of each kind, made by the command when it is asked for."
+def trained(data, tmp_path_factory):
+    "A run of each kind, made when it is asked for."
     made: dict[str, Path] = {}
 
     def get(kind: str) -> Path:
         if kind not in made:
             made[kind] = tmp_path_factory.mktemp("trained") / kind
-            cli.main(words(made[kind], data, kind, code))
+            training.train(open_or_start(made[kind], data, kind, SMALL[kind] | TRAINING))
         return made[kind]
 
     return get
 
 
-# ---------------------------------------------------------------------------------------------------- from the command
+# --- trained ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
-def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
+def test_trained_killed_and_continued(trained, data, tmp_path, kind):
     "A process of its own is killed in the middle; continued, it ends as the undisturbed one, bit for bit."
-    run = tmp_path / "run"
+    run = open_or_start(tmp_path / "run", data, kind, SMALL[kind] | TRAINING).folder
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer",
-                                *words(run, data, kind, code, "--steps", "20")],
-                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    while process.poll() is None and not ((run / "config.json").exists()
-                                          and any(m["step"] >= 14 for m in Run.open(run).history.metrics())):
+    process = subprocess.Popen([sys.executable, "-c", GO_ON, str(run), str(CODE)], env=environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while process.poll() is None and not any(m["step"] >= 14 for m in Run.open(run).history.metrics()):
         time.sleep(0.001)
     assert process.poll() is None, process.communicate()[0]
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    cli.main(["train", str(run), *(["--code", str(code)] if kind == "bag" else [])])
+    cli.main(["train", str(run)])
 
     undisturbed, continued = Run.open(trained(kind)), Run.open(run)
     assert continued.config["kind"] == kind == continued.record.read()["config"]["kind"]
@@ -179,9 +102,9 @@ def test_trained_killed_and_continued(trained, data, code, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_translated_and_scored(trained, data, kind, capsys):
+def test_translated_and_scored(trained, kind, capsys):
     run = trained(kind)
-    cli.main(["evaluate", str(run), "--data", str(data), "--split", "test", "--beam-size", "2"])
+    cli.main(["evaluate", str(run)])
     assert "sacreBLEU" in capsys.readouterr().out
     assert len(load(run).translate(["the cow sees the old dog", ""], beam_size=4)) == 2
 
@@ -193,9 +116,7 @@ def test_translated_and_scored(trained, data, kind, capsys):
 def small_model(kind: str, seed: int = 0, **changes) -> torch.nn.Module:
     "In float64, larger weights than it starts with: nothing hides behind small numbers."
     torch.manual_seed(seed)
-    typed = SMALL[kind].replace("--", "").replace("-", "_").split()
-    config = architecture(kind).config(**{"vocab_size": 30} | {k: int(v) for k,
-                                                               v in zip(typed[::2], typed[1::2])} | changes)
+    config = architecture(kind).config(**{"vocab_size": 30} | SMALL[kind] | changes)
     model = build(config).double().eval()
     with torch.no_grad():
         for p in model.parameters():
@@ -239,8 +160,8 @@ def test_plain_vectors_are_rows_of_the_table(kind, tied):
 
 @pytest.mark.parametrize("kind", RIVALS)
 def test_no_look_into_the_future(kind):
-    """The gradient of the output at position i reaches the vectors of the tokens up to i, all of the source, and no
-    later token."""
+    """The gradient of the output at position i reaches the vectors of the symbols up to i, all of the source, and no
+    later symbol."""
     model, seen = small_model(kind), {}
     for side in ("source", "target"):
         model.tables[side].register_forward_hook(
@@ -298,15 +219,6 @@ def test_widths_are_fitted_to_equal_size(kind):
     assert sum(p.numel() for p in model.parameters()) - rows == body_parameters(config)
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float64"])
-@pytest.mark.parametrize("kind", RIVALS)
-def test_other_precisions(data, kind, precision, tmp_path):
-    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", kind, *SMALL[kind].split(),
-              *TRAINING[:-2],
-              "--precision", precision, "--steps", "4"])
-    assert Run.open(tmp_path / "run").history.metrics()[-1]["step"] == 4
-
-
 @pytest.mark.parametrize("kind", RIVALS)
 def test_numbers_that_cannot_be(kind):
     for change in ({"d_model": 0}, {"n_layers": 0}, {"dropout": 1.0}):
@@ -315,28 +227,6 @@ def test_numbers_that_cannot_be(kind):
 
 
 # ---------------------------------------------------------------------------------------------------- what goes wrong
-
-
-def test_wrong_names_and_options_are_one_line(trained, data, code, tmp_path, capsys):
-    begin = ["train", tmp_path / "new", "--data", data]
-    fails([*begin, "--config", "recurent"], capsys, "--config recurent", "transformer", "small")
-    fails([*begin, "--config", "bag", "--code", code, "--d-k", "8"], capsys, "--d-k", "bag", "--looseness")
-    fails([*begin, "--config", "bag", "--code", code, "--looseness", "2"], capsys, "looseness is 2")
-    fails(["train", tmp_path / "other", "--data", data, "--config", "bag", "--code", code, "--compile"], capsys,
-          "--compile")
-    fails([*begin, "--config", "bag", "--code", tmp_path / "missing.py"], capsys, "missing.py")
-    fails([*begin, "--config", "tiny", "--optimizer", "adagrad"], capsys, "adagrad")
-    fails([*begin, "--config", "tiny", "--clip-norm", "-1"], capsys, "--clip-norm -1")
-    fails(["train", trained("bag"), "--config", "transformer"], capsys, "bag", "transformer")
-    fails(["train", trained("bag"), "--d-k", "8"], capsys, "--d-k", "bag")
-    fails(["export", trained("bag"), tmp_path / "exported"], capsys, "Bag")
-
-
-def test_code_that_fails_is_told_with_its_line(tmp_path, data, capsys):
-    (tmp_path / "wrong.py").write_text("import torch\n\ntorch.nothing_of_the_sort\n")
-    fails(["train", tmp_path / "new", "--data", data, "--code", tmp_path / "wrong.py"], capsys, "wrong.py, line 3",
-          "nothing_of_the_sort")
-    assert not (tmp_path / "new").exists()
 
 
 def test_an_error_elsewhere_is_told_with_the_codes_line(tmp_path):
@@ -463,11 +353,12 @@ def test_updates_equal_those_computed_by_torch_by_hand(data, name, bound):
                                        atol=0)
 
 
-def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(data, code, tmp_path):
+def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(data, tmp_path):
     runs = []
     for name in ("whole", "stopped"):
-        cli.main(words(tmp_path / name, data, "bag", code, "--optimizer", "nesterov", "--clip-norm", "0.1"))
-        runs.append(Run.open(tmp_path / name))
+        runs.append(open_or_start(tmp_path / name, data, "bag",
+                                  SMALL["bag"] | TRAINING | {"optimizer": "nesterov", "clip_norm": 0.1}))
+        training.train(runs[-1])
     assert all(m["gradient_norm"] > 0 for m in runs[0].history.metrics())
     for path in runs[1].folder.joinpath("checkpoints").iterdir():  # as if it had been killed after step 6
         if path.name != "step_6":
@@ -485,9 +376,9 @@ def test_the_norm_is_reported_where_it_is_clipped_and_runs_with_momentum_go_on(d
 
 
 def test_the_training_of_their_own_papers(data, tmp_path):
-    cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", "convolutional-own",
-              *SMALL["convolutional"].split(), "--steps", "3"])
-    config = Run.open(tmp_path / "run").config["training"]
+    run = open_or_start(tmp_path / "run", data, "convolutional-own", SMALL["convolutional"] | {"steps": 3})
+    assert training.train(run)
+    config = run.config["training"]
     assert (config["optimizer"], config["clip_norm"], config["label_smoothing"]) == ("nesterov", 0.1, 0.0)
 
 
@@ -519,8 +410,7 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     command = [str(trained("recurrent")), str(tmp_path / "killed"), *tuning]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
     process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command],
-                               env=environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     killed = tmp_path / "killed"
     while process.poll() is None and not ((killed / "config.json").exists()
                                           and any(m["step"] >= 3 for m in Run.open(killed).history.metrics())):
@@ -544,28 +434,24 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     assert killed.record.read() == before
 
 
-def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path, capsys):
-    command = [str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples", "2"]
-    fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
-                             fine_tuning.Tuning(steps=1, sentences=2, samples=2))
-    with Run.open(tmp_path / "run").lock(), pytest.raises(SystemExit) as end:
-        fine_tuning.main(command)
-    assert end.value.code == 2 and "another process" in capsys.readouterr().err
+def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path):
+    run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                   fine_tuning.Tuning(steps=1, sentences=2, samples=2))
+    with Run.open(tmp_path / "run").lock():
+        fails(lambda: fine_tuning.tune(run), "another process")
 
 
-def test_a_rate_beyond_all_measure_is_told(trained, tmp_path, capsys):
-    with pytest.raises(SystemExit) as end:
-        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "9", "--sentences", "2",
-                          "--samples", "2", "--rate", "1e38"])
-    assert end.value.code == 2 and "--rate" in capsys.readouterr().err
+def test_a_rate_beyond_all_measure_is_told(trained, tmp_path):
+    run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                   fine_tuning.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
+    fails(lambda: fine_tuning.tune(run), "--rate")
 
 
-def test_tuning_with_other_settings_is_refused(trained, tmp_path, capsys):
-    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "1", "--sentences", "2", "--samples",
-                      "2"])
-    with pytest.raises(SystemExit) as end:
-        fine_tuning.main([str(trained("recurrent")), str(tmp_path / "run"), "--steps", "2"])
-    assert end.value.code == 2 and "other settings" in capsys.readouterr().err
+def test_tuning_with_other_settings_is_refused(trained, tmp_path):
+    begin = lambda steps: fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                                   fine_tuning.Tuning(steps=steps))
+    begin(1)
+    fails(lambda: begin(2), "other settings")
 
 
 @pytest.mark.parametrize("options", ["--steps 0", "--samples 1", "--sentences 0", "--save-every 0", "--extra -50",
@@ -619,7 +505,7 @@ def test_shapes_that_make_no_sense(kind, changes, word):
 
 
 @pytest.mark.parametrize("n", [10, 25, 45, 50, 85, 90, 1000])
-def test_bytenet_plans_six_columns_for_five_tokens(n):
+def test_bytenet_plans_six_columns_for_five_symbols(n):
     "1.2 n, rounded up: also where 1.2 n in 32 bits is a little more than a whole number."
     model = small_model("bytenet", vocab_size=50)
     mask = model.encode(torch.full((1, n), 5))[1]
@@ -652,18 +538,3 @@ def test_the_mixtures_losses_reach_the_gate(data):
     torch.testing.assert_close(whole - words, tokens * extra, rtol=1e-3, atol=1e-3)
     gradients = torch.autograd.grad(extra, [layer.gate.weight for layer in model.mixtures.values()])
     assert all(g.abs().sum() > 0 for g in gradients)
-
-
-@pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
-def test_a_rival_parses(kind, tmp_path, capsys):
-    "Trees by the commands: prepared, trained, parsed among trees alone, scored."
-    sizes = {"train": 60, "dev": 8, "test": 8, "test_long": 5}
-    corpus = tree_corpus(tmp_path / "data", "grammar-trees", leaves="tags", sizes=sizes)
-    encode_trees(corpus, 300)
-    cli.main(["train", str(tmp_path / "run"), "--data", str(tmp_path / "data"), "--config", kind, *SMALL[kind].split(),
-              *TRAINING])
-    capsys.readouterr()
-    cli.main(["parse", str(tmp_path / "run"), "--split", "test", "--beam-size", "2"])
-    out = capsys.readouterr()
-    gold = gold_trees(corpus, "test")
-    assert [read_tree(line).words for line in out.out.splitlines()] == [tree.words for tree in gold] and "F1" in out.err

@@ -5,8 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,31 +12,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.commands import cli
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.tools import records
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import (
-    add_record,
-    by_seed,
-    check_new,
-    comparison_of,
-    find_record,
-    list_records,
-    make_record,
-    metric,
-    move_record,
-    read_records,
-    record_digest,
-    summary,
-    write_record,
-)
+    add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
+    read_records, record_digest, summary, write_record)
 from annotated_transformer.training.loop import start_run, train
-from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import ROOT
+from here import ROOT, SHAPE
 
 RECORDS = ROOT / "nbs" / "results"
 
@@ -247,21 +229,12 @@ def test_a_system_that_does_not_tell_its_processor(monkeypatch):
 
 # --- what a run writes ------------------------------------------------------------------------------------------------
 
-SHAPE = dict(vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
 TRAINING = TrainingConfig(steps=12, warmup_steps=20, batch_tokens=300, save_every=2, report_every=1, keep=5,
                           precision="float32")
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("records") / "data"
-    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
-    return folder
-
-
 def begin(folder: Path, data: Path) -> Run:
-    return start_run(folder, data, replace(TINY, **SHAPE), TRAINING)
+    return start_run(folder, data, SHAPE, TRAINING)
 
 
 def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch):
@@ -316,22 +289,10 @@ def test_what_is_loaded_is_what_was_measured(data, tmp_path):
     assert best["chosen"] and best["checkpoints"] == record["metrics"]["averaged_checkpoints"]
 
 
-def test_each_look_at_a_test_set_is_kept(data, tmp_path, monkeypatch):
-    "Before the training is finished too, and with the date."
+def test_an_abandoned_run_says_why(data, tmp_path):
     run = begin(tmp_path / "run", data)
     assert not train(run, minutes=1e-9)
-    for beam in ("1", "2"):
-        cli.main(["evaluate", str(run.folder), "--split", "test", "--beam-size", beam, "--json"])
-    assert train(run)
-    found = run.record.read()["evaluations"]
-    assert [(e["set"], e["search"]["beam_size"], e["steps"]) for e in found] == [("test", 1, 1), ("test", 2, 1)]
-    assert all(datetime.fromisoformat(e["date"]) <= datetime.now(UTC) and "sacrebleu" in e["metrics"] for e in found)
-
-
-def test_an_abandoned_run_says_why(data, tmp_path, capsys):
-    run = begin(tmp_path / "run", data)
-    assert not train(run, minutes=1e-9)
-    cli.main(["train", str(run.folder), "--abandon", "the seed was wrong"])
+    run.abandon("the seed was wrong")
     record = run.record.read()
     assert record["status"] == "abandoned" and record["reason"] == "the seed was wrong" and record["metrics"][
         "steps"] == 1
@@ -372,3 +333,30 @@ def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
     for number in (3, 4):
         records.add_line(path, {"a": number})
     assert records.read_lines(path) == [{"a": 1}, {"a": 3}, {"a": 4}]
+
+
+@pytest.mark.parametrize("raised, code, told", [
+    (KeyboardInterrupt(), 130, ""),
+    (OSError(28, "No space left on device", "out.json"), 2, "a_module: out.json: No space left on device\n"),
+    (InputError("--n 0: give 1 or more"), 2, "a_module: --n 0: give 1 or more\n")])
+def test_programs_end_without_a_traceback(raised, code, told, capsys):
+    def program(*, n: int = 1) -> None:
+        "Do something."
+        raise raised
+
+    with pytest.raises(SystemExit) as end:
+        records.run_program(program, "a_module", [])
+    assert (end.value.code, capsys.readouterr().err) == (code, told)
+
+
+def test_an_option_without_a_default_is_asked_for(capsys):
+    def program(*, reading: str, sizes: tuple[int, ...] = (1, 2), device: str = "") -> None:
+        "Do something."
+
+    with pytest.raises(SystemExit) as end:
+        records.run_program(program, "a_module", [])
+    assert end.value.code == 2 and "--reading" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        records.run_program(program, "a_module", ["--help"])
+    said = capsys.readouterr().out
+    assert "(default: 1 2)" in said and "(default: )" not in said

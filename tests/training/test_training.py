@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,38 +26,29 @@ import torch
 import torch.nn.functional as F
 
 from annotated_transformer.corpus.batching import ParallelCorpus, encode_corpus
-from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
+from annotated_transformer.corpus.corpora import Corpus
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary, load_vocabulary
 from annotated_transformer.engine import kernels
 from annotated_transformer.engine.fast import fast
 from annotated_transformer.model.transformer import Transformer
 from annotated_transformer.tools import processes as processes_module
 from annotated_transformer.tools.files import InputError, file_digest, write_json
 from annotated_transformer.tools.processes import Progress
-from annotated_transformer.training import loop as training
-from annotated_transformer.training import runs
+from annotated_transformer.training import averaging, loop as training, runs
 from annotated_transformer.training.averaging import development_set
 from annotated_transformer.training.checkpoints import check_checkpoint, write_checkpoint
 from annotated_transformer.training.loop import divide, start_run, train, updates
-from annotated_transformer.training.presets import TINY, TrainingConfig
+from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run
+from here import SHAPE
 
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
 
-SHAPE = replace(TINY, vocab_size=300, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
 TRAINING = TrainingConfig(steps=60, warmup_steps=20, batch_tokens=300, save_every=4, report_every=1, keep=3,
                           precision="float32")
 EXACT = replace(TRAINING, steps=12, save_every=6, batch_tokens=40,
                 precision="float64")  # some updates have one sentence
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("training") / "data"
-    corpus = grammar_corpus(folder, train=200, dev=20, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
-    return folder
 
 
 def free_port() -> int:
@@ -65,18 +57,24 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def command(run: Path, processes: int = 1, *options: str, node: tuple[int, int, int] | None = None) -> list[str]:
+def command(run: Path, processes: int = 1, node: tuple[int, int, int] | None = None,
+            program: Sequence[str] = ("-m", "annotated_transformer", "train")) -> list[str]:
     "`train RUN`, by torchrun where there are several processes; `node` is (number of nodes, this one's, port)."
     if processes == 1 and node is None:
-        return [sys.executable, "-m", "annotated_transformer", "train", str(run), *options]
+        return [sys.executable, *program, str(run)]
     nodes, number, port = node or (1, 0, free_port())
     return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--node-rank", str(number),
-            "--nproc-per-node",
-            str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
-            "-m", "annotated_transformer", "train", str(run), *options]
+            "--nproc-per-node", str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port), *OPTIONS,
+            *program, str(run)]
 
 
 OPTIONS: list[str] = []  # of torchrun
+IN_PARTS = """
+import sys
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.runs import Run
+train(Run.open(sys.argv[1]), device_tokens=30)
+"""
 
 
 def start(*args, **kwargs) -> subprocess.Popen:
@@ -95,6 +93,10 @@ def end(process: subprocess.Popen, code: int = 0) -> str:
 def weights(run: Path) -> list[dict[str, torch.Tensor]]:
     opened = Run.open(run)
     return [opened.checkpoints.load()[0], opened.weights()]
+
+
+def same_weights(one: dict, other: dict) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def reports(run: Path) -> list[tuple[int, float]]:
@@ -129,7 +131,8 @@ def exact(data, tmp_path_factory):
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_agree_with_one(data, exact, tmp_path, processes):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
-    end(start(run.folder, processes, "--device-tokens", "30"))  # and in parts
+    (tmp_path / "in_parts.py").write_text(IN_PARTS)
+    end(start(run.folder, processes, program=[str(tmp_path / "in_parts.py")]))
     assert_same(run.folder, exact, 1e-9)
     assert run.record.read()["processes"] == processes
 
@@ -142,15 +145,6 @@ def test_two_nodes_of_two_agree_with_one(data, exact, tmp_path):
     for node in nodes:
         end(node)
     assert_same(run.folder, exact, 1e-9)
-
-
-@pytest.mark.slow
-def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
-    options = ["--data", str(data), "--config", "tiny", "--d-model", "16", "--d-ff", "32", "--steps", "2",
-               "--precision", "float32"]
-    said = end(start(tmp_path / "run", 2, *options))
-    assert said.count("Next: annotated-transformer evaluate") == 1 and len(
-        Run.open(tmp_path / "run").checkpoints.found()) == 1
 
 
 @pytest.mark.slow
@@ -403,7 +397,7 @@ def test_processes_catch_up_together(data, tmp_path, processes):
     "Every process takes part in the measurement that a kill prevented."
     run, other = (start_run(tmp_path / name, data, SHAPE, replace(TRAINING, steps=8)) for name in ("run", "other"))
     for each in (run, other):
-        end(start(each.folder, processes, "--steps", "8"))
+        end(start(each.folder, processes))
     lines = run.history.metrics()
     run.history.rewrite(lines[:-1])
     for name in ("record.json", "averaged.safetensors"):
@@ -704,7 +698,6 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
         train(run)
 
 
-
 def test_two_trainings_of_one_run(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     with run.lock():
@@ -790,3 +783,88 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypat
     monkeypatch.setattr(Path, "rename", renamed)
     path = write_checkpoint(tmp_path, 1, {"w": torch.zeros(2)}, {})
     assert at_rename == [{p.name for p in path.iterdir()}] == [{"model.safetensors", "state.pt", "digests.json"}]
+
+
+def test_two_processes_note_their_scores_at_once(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    note = ("import sys; from annotated_transformer.training.runs import Run; run = Run.open(sys.argv[1])\n"
+            "for n in range(25): run.record.add_evaluation(f'{sys.argv[2]}{n}', {})")
+    both = [subprocess.Popen([sys.executable, "-c", note, str(folder), name]) for name in "ab"]
+    assert [process.wait() for process in both] == [0, 0]
+    assert len(Run.open(folder).record.read()["evaluations"]) == 50
+
+
+def test_a_record_goes_with_the_average_that_it_describes(finished, tmp_path):
+    run = Run.open(shutil.copytree(finished, tmp_path / "run"))
+    run.continue_from(run.config["training"]["steps"])
+    assert not run.finished() and not (run.folder / "record.json").exists()
+    assert train(run) and run.record.read()["status"] == "finished"
+
+
+def test_an_average_that_was_not_measured_is_not_taken(data, finished, tmp_path, monkeypatch):
+    run = Run.open(shutil.copytree(finished, tmp_path / "run"))
+    dev, before = averaging.development_set(run, ParallelCorpus(data, "dev")), run.weights()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(averaging, "quality_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        averaging.average_again(run, dev, 1, False)
+    assert same_weights(run.weights(), before)
+
+
+def test_a_corpus_with_a_new_vocabulary_is_encoded_before_it_is_trained_on(data, tmp_path):
+    folder = shutil.copytree(data, tmp_path / "data")
+    learn_vocabulary(Corpus.open(folder), BytePairVocabulary, 280)
+    with pytest.raises(InputError, match="not encoded yet with its vocabulary"):
+        start_run(tmp_path / "run", folder, replace(SHAPE, vocab_size=280), TRAINING)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
+    config = replace(TRAINING, steps=60, rate=30.0, patience=4, save_minutes=0.0005)
+    undisturbed, killed = (start_run(tmp_path / name, data, SHAPE, config) for name in ("undisturbed", "killed"))
+    assert train(undisturbed)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
+    for step in (5, 11):
+        process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "train", str(killed.folder)],
+                                   env=environment, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not any(m["step"] >= step for m in killed.history.metrics()):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert train(Run.open(killed.folder))
+    assert [step for step, _ in killed.checkpoints.found()] == [step for step, _ in undisturbed.checkpoints.found()]
+    assert same_weights(killed.weights(), undisturbed.weights())
+
+
+def test_event_files_hold_what_the_report_holds(data, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=8))
+    assert train(run, tensorboard=True)
+    run.extend({"steps": 12})
+    assert train(Run.open(run.folder), tensorboard=True)
+    events = EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    for name in ("loss", "dev_perplexity", "gradient_norm"):
+        told = [(line["step"], line[name]) for line in run.history.metrics() if name in line]
+        assert [e.step for e in events.Scalars(name)] == [step for step, _ in told]
+        assert [e.value for e in events.Scalars(name)] == pytest.approx([value for _, value in told], rel=1e-6)
+
+
+def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path):
+    from annotated_transformer.commands.train import peak_rate
+    from annotated_transformer.experiments.fine_tuning import PEAK, measure_fine_tuning
+    record = measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)
+    tuned, scratch = (Run.open(tmp_path / "runs" / name) for name in ("tuned", "scratch"))
+    assert tuned.config["training"] == scratch.config["training"] and tuned.config["model"] == scratch.config["model"]
+    assert peak_rate(tuned.model_config(), TrainingConfig(**tuned.config["training"])) == pytest.approx(PEAK)
+    assert tuned.initial_weights() is not None and scratch.initial_weights() is None
+    metrics = record["metrics"]
+    assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics[
+        "perplexity/tuned"] < metrics["perplexity/scratch"]
+    assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path,
+                               0.01)["metrics"]["steps/tuned"] >= metrics["steps/tuned"]
+    with pytest.raises(InputError, match="a run of another from"):  # the folder's runs began from other weights
+        measure_fine_tuning(str(tmp_path / "runs/scratch"), data, tmp_path / "runs", tmp_path, 0.01)

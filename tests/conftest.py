@@ -1,0 +1,35 @@
+"What tests of several rooms train on, and one installation for all that ask for it."
+import itertools
+
+import pytest
+
+from annotated_transformer.corpus import grammar
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import grammar_corpus
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
+from annotated_transformer.training.loop import start_run, train
+from here import SHAPE, TRAINING, write_treebanks
+from installed import run, wheel  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    "A small corpus, encoded."
+    corpus = grammar_corpus(tmp_path_factory.mktemp("small") / "data", train=200, dev=20, test=5, test_long=5)
+    encode_corpus(corpus, learn_vocabulary(corpus, BytePairVocabulary, 300))
+    return corpus.folder
+
+
+@pytest.fixture(scope="session")
+def finished(data, tmp_path_factory):
+    "A run on it that is finished."
+    made = start_run(tmp_path_factory.mktemp("small") / "finished", data, SHAPE, TRAINING)
+    assert train(made)
+    return made.folder
+
+
+@pytest.fixture(scope="session")
+def treebanks(tmp_path_factory):
+    "A folder as the runs of record want it, its trees the grammar's."
+    trees = lambda seed: (e.tree for e in grammar.examples(seed))  # noqa: E731
+    return write_treebanks(tmp_path_factory.mktemp("treebanks"), trees(0), itertools.islice(trees(3), 1150))
