@@ -130,7 +130,8 @@ class DecoderState:
         self.scale = 1 / math.sqrt(self.d_k)
         memory = self.encode(at)
         self.source = [
-            self.split(at.unpack(p.source(memory)), self.heads).contiguous() for p in self.products.decoder
+            self.split(at.unpack(p.source(memory)), self.heads).clone(memory_format=torch.contiguous_format)
+            for p in self.products.decoder
         ]
         self.source_bias = self.bias(None if at.full else at.mask[:, 0])
         self.kept = [
@@ -236,9 +237,9 @@ class DecoderState:
         if count > 0.75 * self.length:
             return
         chosen = alive.byte().topk(count).indices.sort().values
-        sentence, head = torch.arange(len(alive))[:, None, None], torch.arange(self.heads)[:, None]
+        sentence, head = (torch.arange(n, device=alive.device) for n in (len(alive), self.heads))
         for x in self.kept:
-            x[:, :, :count] = x[sentence, head, chosen[:, None]]
+            x[:, :, :count] = x[sentence[:, None, None], head[:, None], chosen[:, None]]
         old, own = self.ancestors[..., : self.length], self.ancestors[..., self.length :]
         self.ancestors, self.length = torch.cat((old.take_along_dim(chosen[:, None], 2), own), 2), count
 
