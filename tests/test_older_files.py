@@ -11,9 +11,6 @@ import pytest
 from annotated_transformer.commands.train import existing_run
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.translation import load
-from annotated_transformer.exports.ctranslate2 import export_run
-from annotated_transformer.exports.hugging_face import export_hugging_face
-from annotated_transformer.exports.onnx import export_onnx
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.runs import Run
 from here import ROOT
@@ -61,10 +58,3 @@ def test_it_goes_on_as_it_did(old, monkeypatch):
     assert [(session["from_step"], session["to_step"])
             for session in run.history.sessions()] == [(0, 2000), (2000, 2005)]
     assert (old / "run" / "sessions.jsonl").exists() and run.record.read()["metrics"]["steps"] == 2005
-
-
-@pytest.mark.parametrize("write", [export_run, export_hugging_face,
-                                   pytest.param(export_onnx, marks=pytest.mark.slow)])
-def test_it_is_exported(old, tmp_path, write):
-    write(load(old / "run"), tmp_path / "exported")
-    assert (tmp_path / "exported" / "README.md").exists()

@@ -109,7 +109,7 @@ def test_the_search_that_is_asked_for_is_made(monkeypatch, capsys, tmp_path):
     translation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
     for side, lines in zip(("src", "ref"), zip(*pairs)):
         (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), "--beam-size", "2",
+    cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), GREEDY[0], "2",
               "--alpha", "0.7"])
     assert set(asked) == {(3, 1.5), (2, 0.7)}
 
@@ -119,7 +119,7 @@ def test_each_look_at_a_test_set_is_kept(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     assert not train(run, minutes=1e-9)
     for beam in ("1", "2"):
-        cli.main(["evaluate", str(run.folder), "--split", "test", "--beam-size", beam, "--json"])
+        cli.main(["evaluate", str(run.folder), "--split", "test", GREEDY[0], beam, "--json"])
     assert train(run)
     found = run.record.read()["evaluations"]
     assert [(e["set"], e["search"]["beam_size"], e["steps"]) for e in found] == [("test", 1, 1), ("test", 2, 1)]
@@ -149,7 +149,7 @@ def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
     "newstest2013 to develop with, unless told otherwise; both sizes of newstest2014, each under a name of its own."
     for split, name, n in ((None, "newstest2013", 8), ("newstest2014_full", "newstest2014_full", 8),
                            ("newstest2014_filtered_2737", "newstest2014_filtered_2737", 4)):
-        out = evaluated(capsys, wmt, "--beam-size", "1", *(["--split", split] if split else []), "--record",
+        out = evaluated(capsys, wmt, *GREEDY, *(["--split", split] if split else []), "--record",
                         tmp_path / "kept.json").out
         assert f"{name}: {n} sentences" in out and "per token, " in out and "per word\n" in out
     kept = json.loads((tmp_path / "kept.json").read_text())
@@ -166,7 +166,7 @@ def test_a_language_without_rules(wmt, capsys):
     config = json.loads((wmt / "config.json").read_text())
     config["data"]["tgt"] = "tlh"
     (wmt / "config.json").write_text(json.dumps(config))
-    out, told = evaluated(capsys, wmt, "--beam-size", "1")
+    out, told = evaluated(capsys, wmt, *GREEDY)
     assert "sacreBLEU" in out and "BLEU, 2018" not in out and "Moses has no rules for tlh" in told
     fails(["evaluate", wmt, "--language", "tlh"], capsys, "tlh", "de, ")
 
@@ -221,7 +221,7 @@ def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
     assert {kind: set(than) for kind,
             than in found.items()} == dict.fromkeys(("sacrebleu", "chrf"), {"value", "p", "signature"})
     assert found["sacrebleu"]["value"] == pytest.approx(expected["sacrebleu"].value - 100)
-    found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, "--beam-size", "1",
+    found = json.loads(evaluated(capsys, "grammar", "--src", src, "--references", wanted, *GREEDY,
                                  "--json").out)
     assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word",
             "accuracy"} == set(found["metrics"])

@@ -343,7 +343,7 @@ def test_where_memory_ends(error, monkeypatch, capsys):
         raise error
 
     monkeypatch.setattr(cli, "prepare_process", no_memory)
-    fails(["translate", "ende"], capsys, "not enough memory: give a smaller --beam-size")
+    fails(["translate", "ende"], capsys, f"not enough memory: give a smaller {GREEDY[0]}")
 
 
 def test_a_process_without_memory_ends_in_one_line(tmp_path):
@@ -352,8 +352,8 @@ def test_a_process_without_memory_ends_in_one_line(tmp_path):
     done = subprocess.run(["bash", "-c", command], capture_output=True, stdin=subprocess.DEVNULL,
                           env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
     assert done.returncode == 2 and b"Traceback" not in done.stderr, done.stderr
-    assert done.stderr.endswith(b"not enough memory: give a smaller --beam-size, --batch-tokens, --device-tokens or "
-                                b"model\n")
+    assert done.stderr.decode().endswith(f"not enough memory: give a smaller {GREEDY[0]}, --batch-tokens, "
+                                         "--device-tokens or model\n")
 
 
 def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):

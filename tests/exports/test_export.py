@@ -25,6 +25,7 @@ from annotated_transformer.exports.hugging_face import export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
 from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
 from annotated_transformer.tools.files import InputError
+from here import ROOT
 
 pytestmark = pytest.mark.xdist_group("export")  # one process exports for all of these
 SMALL = replace(BASE, vocab_size=100, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
@@ -390,3 +391,9 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
     assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
     assert [h[0].ids for h in beam_search(graphs, src, beam_size=3,
                                           extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
+
+
+@pytest.mark.parametrize("write", [export_run, export_hugging_face, pytest.param(export_onnx, marks=pytest.mark.slow)])
+def test_a_run_of_version_0_1_is_exported(tmp_path, write):
+    write(load(ROOT / "tests/data/v0_1/run"), tmp_path / "exported")
+    assert (tmp_path / "exported" / "README.md").exists()
