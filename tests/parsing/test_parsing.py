@@ -645,7 +645,7 @@ def test_treebank_to_score_by_commands(tmp_path, treebanks, capsysbinary):
     shape = ("--n-layers 1 --d-model 16 --d-ff 32 --n-heads 2 --d-k 8 --d-v 8 "
              "--steps 6 --save-every 3 --batch-tokens 1000").split()
     cli.main(["train", run, "--data", data, "--config", "parser-small", *shape])
-    assert Run.open(run).config["training"]["rate"] == parsing.PRESETS["parser-small"][1].rate
+    assert Run.open(run).config["training"]["rate"] == parsing.PARSER_PRESETS["parser-small"][1].rate
     capsysbinary.readouterr()
     cli.main(["parse", run, "--split", "test", "--beam-size", "1", "--record", str(tmp_path / "kept.json")])
     out, told = (stream.decode() for stream in capsysbinary.readouterr())

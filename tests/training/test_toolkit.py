@@ -550,10 +550,8 @@ def parser_of(command: str, words: list[str]) -> tuple[OptionParser, list[str]]:
     if command == "prepare":
         function, words = module.subcommand(words)
         words = words + ["--train", "x", "x"] * (function == "prepare")
-    if command == "import":  # a word of the language
-        function = "import_"
     parser = OptionParser(command)
-    add_arguments(parser, getattr(module, function))
+    add_arguments(parser, getattr(module, f"{function}_command"))
     return parser, words
 
 
