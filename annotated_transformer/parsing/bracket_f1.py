@@ -71,7 +71,7 @@ def read_evalb_rules(path) -> Rules:
                              "DELETE_LABEL, DELETE_LABEL_FOR_LENGTH and QUOTE_LABEL with a label, EQ_LABEL "
                              "and EQ_WORD with two")
         if name in NUMBERS:
-            found[NUMBERS[name]] = int(values[0])
+            found[NUMBERS[name]] = values[0] != "0" if name == "LABELED" else int(values[0])
         else:
             found[SETS[name]].add(frozenset(values) if pair else values[0])
     found.pop(None, None)  # DEBUG
