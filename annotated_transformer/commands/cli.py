@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from keyword import iskeyword
 from pathlib import Path
 
 from .. import __version__
@@ -123,7 +122,7 @@ def run_command(argv: Sequence[str]) -> None:
     if name == "prepare":
         name, options = module.subcommand(options)
     try:
-        call(getattr(module, name + "_" * iskeyword(name)), options, f"annotated-transformer {name.replace('_', ' ')}")
+        call(getattr(module, f"{name}_command"), options, f"annotated-transformer {name.replace('_', ' ')}")
     except ModuleNotFoundError as error:  # a chart's library, say
         raise InputError(f"{error.name} is not installed, and this needs it: "
                          "pip install 'annotated-transformer[all]'") from None

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LABELS', 'score_summary', 'score_table', 'known_language', 'add_scores', 'other_system', 'compared', 'evaluate_file',
            'recordable', 'keep_scores', 'split_set', 'file_set', 'check_record', 'load_translator', 'evaluate_run',
-           'evaluate', 'check_choice', 'score']
+           'evaluate_command', 'check_choice', 'score_command']
 
 # %% ../../nbs/commands/evaluate.ipynb #f1e3f7eb
 import os
@@ -28,7 +28,7 @@ from ..tools.options import say
 from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, ships
 from ..decoding.scores import Score, Tokenizer, moses, moses_languages, paired, tokenizer_of
-from ..decoding.scores import score as scores_of
+from ..decoding.scores import score
 from ..parsing.treebanks import TREES, WORDED
 
 # %% ../../nbs/commands/evaluate.ipynb #38796b8c
@@ -120,7 +120,7 @@ def evaluate_file(translations: Path, references: Path, language: str | None, re
     if record is not None:
         check_place(record)
     tokenize = tokenize or tokenizer_of(language)
-    scores = scores_of(made, wanted, language, progress=True, tokenize=tokenize)
+    scores = score(made, wanted, language, progress=True, tokenize=tokenize)
     found = score_summary(name, len(made), scores, {kind: s.value for kind, s in scores.items()})
     if record is not None:
         facts = {"name": name, "sizes": {name: len(made)},
@@ -224,7 +224,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     return found | compared(result.translations, wanted, other, tokenize)
 
 # %% ../../nbs/commands/evaluate.ipynb #c20aefe9
-def evaluate(
+def evaluate_command(
     run: Path | None = None, /, *others: Path,
     translations: Path | None = None, references: Path | None = None, src: Path | None = None,
     data: Path | None = None, split: str | None = None, language: str | None = None,
@@ -295,7 +295,7 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
         raise InputError(f"{', '.join(others)}: has no effect on {source}: leave it out")
 
 # %% ../../nbs/commands/evaluate.ipynb #c85888d5
-def score(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -> None:
+def score_command(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -> None:
     """Write how likely a run finds given translations: the log-probability of each line, a number a line.
 
     It is the sum over the line's tokens, its end included, of the natural logarithm of their probability, without

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'CORPORA', 'Symbols', 'of_text', 'of_a_published_corpus', 'split_options', 'vocabulary_for',
-           'learn_and_encode', 'report_unknown', 'prepare_corpus', 'say_how_to_train', 'prepare', 'prepare_sources',
-           'prepare_grammar', 'prepare_multi30k', 'prepare_wmt14', 'prepare_trees', 'modern', 'subcommand']
+           'learn_and_encode', 'report_unknown', 'prepare_corpus', 'say_how_to_train', 'prepare_command',
+           'prepare_sources_command', 'prepare_grammar_command', 'prepare_multi30k_command', 'prepare_wmt14_command',
+           'prepare_trees_command', 'modern', 'subcommand']
 
 # %% ../../nbs/commands/prepare.ipynb #adbf4823
 import shlex
@@ -161,7 +162,7 @@ def say_how_to_train(folder: Path, how: str) -> None:
     say(f"Next: annotated-transformer train {shlex.quote(f'runs/{folder.name}')} --data {in_shell(folder)} {how}")
 
 # %% ../../nbs/commands/prepare.ipynb #631cb7ae
-def prepare(
+def prepare_command(
     folder: Path, /, *, train: tuple[Path, ...], dev: tuple[Path, ...] | None = None,
     test: tuple[Path, ...] | None = None,
     src: str | None = None, tgt: str | None = None, holdout: int | None = None, overwrite: bool = False,
@@ -194,11 +195,11 @@ def prepare(
     files = [paths and list(paths) for paths in (train, dev, test)]
     prepare_corpus(folder, lambda rules: corpora.file_corpus(folder, src, tgt, *files, rules, overwrite=overwrite,
                                                      holdout=1000 if holdout is None else holdout),
-           overwrite, cleaning, symbols, SIZES["files"], "small")
+                   overwrite, cleaning, symbols, SIZES["files"], "small")
 
 
-def prepare_sources(folder: Path, sources: Path, /, *, src: str | None = None, tgt: str | None = None,
-                    overwrite: bool = False, **options: of_text) -> None:
+def prepare_sources_command(folder: Path, sources: Path, /, *, src: str | None = None, tgt: str | None = None,
+                            overwrite: bool = False, **options: of_text) -> None:
     """Make one training corpus out of many sources, each with a weight, and none with a sentence of a test set.
 
     Examples:
@@ -213,10 +214,10 @@ def prepare_sources(folder: Path, sources: Path, /, *, src: str | None = None, t
     """
     cleaning, symbols = split_options(options)
     prepare_corpus(folder, lambda rules: mixed_corpus(folder, sources, src, tgt, rules, overwrite=overwrite),
-           overwrite, cleaning, symbols, SIZES["files"], "small")
+                   overwrite, cleaning, symbols, SIZES["files"], "small")
 
 # %% ../../nbs/commands/prepare.ipynb #0986e148
-def prepare_grammar(folder: Path, /, *, overwrite: bool = False, **options: Symbols) -> None:
+def prepare_grammar_command(folder: Path, /, *, overwrite: bool = False, **options: Symbols) -> None:
     """Make English and German sentences from the built-in grammar ready for training.
 
     Examples:
@@ -228,11 +229,11 @@ def prepare_grammar(folder: Path, /, *, overwrite: bool = False, **options: Symb
     """
     cleaning, symbols = split_options(options)
     prepare_corpus(folder, lambda rules: corpora.grammar_corpus(folder, overwrite=overwrite),
-           overwrite, cleaning, symbols, SIZES["grammar"], "tiny")
+                   overwrite, cleaning, symbols, SIZES["grammar"], "tiny")
 
 
-def prepare_multi30k(folder: Path, /, *, source: Path | None = None, src: str = "en", tgt: str = "de",
-                     overwrite: bool = False, **options: of_a_published_corpus) -> None:
+def prepare_multi30k_command(folder: Path, /, *, source: Path | None = None, src: str = "en", tgt: str = "de",
+                             overwrite: bool = False, **options: of_a_published_corpus) -> None:
     """Make Multi30k, 29,000 captions of pictures, ready for training.
 
     Examples:
@@ -247,11 +248,11 @@ def prepare_multi30k(folder: Path, /, *, source: Path | None = None, src: str = 
     """
     cleaning, symbols = split_options(options)
     prepare_corpus(folder, lambda rules: multi30k(folder, source, src, tgt, rules, overwrite=overwrite),
-           overwrite, cleaning, symbols, SIZES["multi30k"], "small")
+                   overwrite, cleaning, symbols, SIZES["multi30k"], "small")
 
 # %% ../../nbs/commands/prepare.ipynb #e99f436a
-def prepare_wmt14(folder: Path, /, *, source: Path | None = None, tgt: Literal["de", "fr"] = "de",
-                  overwrite: bool = False, **options: of_text) -> None:
+def prepare_wmt14_command(folder: Path, /, *, source: Path | None = None, tgt: Literal["de", "fr"] = "de",
+                          overwrite: bool = False, **options: of_text) -> None:
     """Make the paper's data, WMT 2014 from English to German or French, ready for training.
 
     Examples:
@@ -267,10 +268,10 @@ def prepare_wmt14(folder: Path, /, *, source: Path | None = None, tgt: Literal["
     cleaning, symbols = split_options(options)
     usual = 32_000 if symbols.vocabulary == "word-pieces" else SIZES["wmt14"]
     prepare_corpus(folder, lambda rules: wmt14(folder, tgt, source, rules, overwrite=overwrite),
-           overwrite, cleaning, symbols, usual, "base")
+                   overwrite, cleaning, symbols, usual, "base")
 
 
-def prepare_trees(
+def prepare_trees_command(
     folder: Path, treebank: Literal["ptb", "ptb-sample", "craft", "genia", "craft+genia", "grammar-trees"],
     source: Path | None = None, /, *, vocab_size: int | None = None, leaves: Literal["XX", "tags", "words"] = "XX",
     extra: Path | None = None, extra_weight: float | None = None, strict: bool = False, overwrite: bool = False,

@@ -6,7 +6,7 @@
 __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'check_changes', 'is_treebank', 'configured',
            'settings_of', 'peak_rate', 'say_rate', 'fields_as_numbers', 'differences', 'extend_run', 'corpus_of',
            'existing_run', 'check_fit', 'starting_point', 'open_or_start', 'translator_of_dev', 'kind_asked',
-           'configurations', 'say_how_to_score', 'chosen_preset', 'train', 'average']
+           'configurations', 'say_how_to_score', 'chosen_preset', 'train_command', 'average_command']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
 from collections.abc import Callable, Collection, Sequence
@@ -35,7 +35,7 @@ from ..decoding.scores import bleu, tokenizer_of
 from ..tools.processes import process_group, rank, summed
 from ..training.loop import (
     Translated, check_limits, check_not_abandoned, meta_model, open_data, start_run, training_config)
-from ..training.loop import train as train_run
+from ..training.loop import train
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import DECIDED, load_vocabulary, vocabulary_sizes
 
@@ -275,7 +275,7 @@ def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...
     are none. Raises InputError for an option that only other kinds have."""
     config = architecture(kind_asked(argv)).config
     typed = {word.partition("=")[0][2:].removeprefix("no-").replace("-", "_") for word in argv if word.startswith("--")}
-    own = {name.rstrip("_") for part in (train, config, TrainingConfig) for name in signature(part).parameters}
+    own = {name.rstrip("_") for part in (train_command, config, TrainingConfig) for name in signature(part).parameters}
     if strange := typed - own - {"help"}:
         others = {field.name for kind in kinds() for field in fields(architecture(kind).config)}
         check_options(config(), dict.fromkeys(strange & others))
@@ -309,7 +309,7 @@ def chosen_preset(config: str | None, kind: str | None) -> tuple[Preset | None, 
     return preset, written
 
 # %% ../../nbs/commands/train.ipynb #87b2092c
-def train(
+def train_command(
     folder: Path, /, *,
     data: Path | None = None,
     config: str | None = None, kind: str | None = None, from_: str | None = None,
@@ -359,13 +359,13 @@ def train(
     check_limits(minutes, tokens, compile, tensorboard)  # before anything is written
     with process_group():
         run = open_or_start(folder, data, preset, changes, from_, given)
-        if train_run(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
+        if train(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
             say_how_to_score(run)
         else:
             say(f"Stopped. Continue with: annotated-transformer train {in_shell(folder)}")
 
 # %% ../../nbs/commands/train.ipynb #d77b2912
-def average(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:
+def average_command(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:
     """Choose the checkpoints to translate with: the average of the last ones, or the best single one.
 
     Examples:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CHUNK', 'BATCH', 'arriving_lines', 'decoded', 'oddity', 'listed', 'check_lines', 'count_lines', 'opened',
            'answer_lines', 'output', 'translation_lines', 'typed_lines', 'converse', 'save_attention', 'runs_and_file',
-           'translate']
+           'translate_command']
 
 # %% ../../nbs/commands/translate.ipynb #fd1239bc
 import contextlib
@@ -223,7 +223,7 @@ def runs_and_file(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
     return [*runs, last], None
 
 # %% ../../nbs/commands/translate.ipynb #fc2a4121
-def translate(
+def translate_command(
     run: Path, /, *others: Path,
     beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
     prefix: str | None = None, max_length: int | None = None,

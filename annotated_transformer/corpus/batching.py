@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 from torch import Tensor
 
 from .corpora import Corpus
@@ -62,10 +62,10 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def __getitem__(self, i: int) -> Int[np.ndarray, " length"]:
+    def __getitem__(self, i: int) -> Integer[np.ndarray, " length"]:
         return self.ids[self.ends[i - 1] if i else 0:self.ends[i]]
 
-    def lengths(self, chunk: int = 1 << 20) -> Int[np.ndarray, " sentences"]:
+    def lengths(self, chunk: int = 1 << 20) -> Integer[np.ndarray, " sentences"]:
         "The length of every sentence, its end token counted, in 16 bits where they suffice."
         parts = [np.diff(self.ends[start:start + chunk], prepend=self.ends[start - 1] if start else 0)
                  for start in range(0, len(self), chunk)]
@@ -119,14 +119,14 @@ class Batch(NamedTuple):
 
     src: Int[Tensor, "batch src"]
     tgt: Int[Tensor, "batch tgt"]
-    indices: Int[np.ndarray, " batch"]
+    indices: Integer[np.ndarray, " batch"]
 
     def to(self, device) -> "Batch":
         return Batch(self.src.to(device), self.tgt.to(device), self.indices)
 
 
 def fill(
-    ids: Int[np.ndarray, " ids"], lengths: Int[np.ndarray, " batch"], first: int | None = None
+    ids: Integer[np.ndarray, " ids"], lengths: Integer[np.ndarray, " batch"], first: int | None = None
 ) -> Int[Tensor, "batch length"]:
     "The concatenated `ids` as rows of `lengths`, padded on the right; each begins with `first`, if given."
     extra, width = first is not None, int(lengths.max())
@@ -142,7 +142,7 @@ def pad(rows: list[np.ndarray]) -> Int[Tensor, "batch length"]:
 
 
 def padded(
-    sequences: Sequences, indices: Int[np.ndarray, " batch"], first: int | None = None
+    sequences: Sequences, indices: Integer[np.ndarray, " batch"], first: int | None = None
 ) -> Int[Tensor, "batch length"]:
     "The sentences of `indices` as one tensor, as `fill` makes it, without a loop over sentences."
     ends = sequences.ends[indices]
@@ -151,19 +151,19 @@ def padded(
     return fill(sequences.ids[places], lengths, first)
 
 
-def positions(batch: Int[np.ndarray, " batch"], *lengths: Int[np.ndarray, " sentences"]) -> int:
+def positions(batch: Integer[np.ndarray, " batch"], *lengths: Integer[np.ndarray, " sentences"]) -> int:
     "The number of positions in a batch, padding included, summed over the sides whose `lengths` are given."
     return len(batch) * sum(int(side[batch].max()) for side in lengths)
 
 
-def padding_share(order: list[np.ndarray], *lengths: Int[np.ndarray, " sentences"]) -> float:
+def padding_share(order: list[np.ndarray], *lengths: Integer[np.ndarray, " sentences"]) -> float:
     "The share of padding among the positions of all batches, on the sides whose `lengths` are given."
     real = sum(int(side[batch].sum()) for batch in order for side in lengths)
     return 1 - real / sum(positions(batch, *lengths) for batch in order)
 
 # %% ../../nbs/corpus/batching.ipynb #4c11ba00
-def halves(part: Int[np.ndarray, " part"], share: float, src: Int[np.ndarray, " sentences"],
-           tgt: Int[np.ndarray, " sentences"]) -> tuple[np.ndarray, np.ndarray]:
+def halves(part: Integer[np.ndarray, " part"], share: float, src: Integer[np.ndarray, " sentences"],
+           tgt: Integer[np.ndarray, " sentences"]) -> tuple[np.ndarray, np.ndarray]:
     "`part` cut into its shorter pairs, with about `share` of the tokens, and the longer, by the best key."
     s, t, cuts = src[part], tgt[part], []
     longer, shorter = np.maximum(s, t), np.minimum(s, t)
@@ -175,7 +175,7 @@ def halves(part: Int[np.ndarray, " part"], share: float, src: Int[np.ndarray, " 
     return min(cuts, key=lambda cut: sum(positions(half, src, tgt) for half in cut))
 
 # %% ../../nbs/corpus/batching.ipynb #2a3af06a
-def fits(part: Int[np.ndarray, " part"], budget: int, *lengths: Int[np.ndarray, " sentences"]) -> bool:
+def fits(part: Integer[np.ndarray, " part"], budget: int, *lengths: Integer[np.ndarray, " sentences"]) -> bool:
     """Whether `part` can be a batch: on each side at most `budget` real tokens, and twice as many positions.
 
     A single sentence always can.
@@ -184,9 +184,9 @@ def fits(part: Int[np.ndarray, " part"], budget: int, *lengths: Int[np.ndarray, 
         side[part].sum() <= budget and positions(part, side) <= 2 * budget for side in lengths)
 
 
-def divided(part: Int[np.ndarray, " part"], src_lengths: Int[np.ndarray, " sentences"],
-            tgt_lengths: Int[np.ndarray, " sentences"], batch_tokens: int,
-            rng: np.random.Generator | None = None) -> list[Int[np.ndarray, " batch"]]:
+def divided(part: Integer[np.ndarray, " part"], src_lengths: Integer[np.ndarray, " sentences"],
+            tgt_lengths: Integer[np.ndarray, " sentences"], batch_tokens: int,
+            rng: np.random.Generator | None = None) -> list[Integer[np.ndarray, " batch"]]:
     """The sentences of `part` in batches of similar lengths, each of which `fits`.
 
     A sentence longer than the budget is a batch by itself. Without `rng` nothing is random: the short come
@@ -217,23 +217,23 @@ def chance(seed: int, epoch: int, number: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, epoch]).jumped(number))
 
 
-def assigned(n: int, pools: int, seed: int, epoch: int) -> Int[np.ndarray, " n"]:
+def assigned(n: int, pools: int, seed: int, epoch: int) -> Integer[np.ndarray, " n"]:
     "The pool of each of `n` pairs in an epoch, drawn at random."
     return chance(seed, epoch, pools).integers(pools, size=n, dtype=np.min_scalar_type(pools - 1))
 
 
-def pool_batches(pools: Int[np.ndarray, " sentences"], pool: int, src_lengths: Int[np.ndarray, " sentences"],
-                 tgt_lengths: Int[np.ndarray, " sentences"], batch_tokens: int, seed: int,
-                 epoch: int) -> list[Int[np.ndarray, " batch"]]:
+def pool_batches(pools: Integer[np.ndarray, " sentences"], pool: int, src_lengths: Integer[np.ndarray, " sentences"],
+                 tgt_lengths: Integer[np.ndarray, " sentences"], batch_tokens: int, seed: int,
+                 epoch: int) -> list[Integer[np.ndarray, " batch"]]:
     "The batches of one pool of an epoch, made by `divided`; `pools` is what `assigned` drew."
     part, rng = np.flatnonzero(pools == pool), chance(seed, epoch, pool)
     rng.shuffle(part)
     return divided(part, src_lengths, tgt_lengths, batch_tokens, rng)
 
 
-def batch_indices(src_lengths: Int[np.ndarray, " sentences"], tgt_lengths: Int[np.ndarray, " sentences"],
+def batch_indices(src_lengths: Integer[np.ndarray, " sentences"], tgt_lengths: Integer[np.ndarray, " sentences"],
                   batch_tokens: int, seed: int | None = None, epoch: int = 0,
-                  size: int = POOL) -> list[Int[np.ndarray, " batch"]]:
+                  size: int = POOL) -> list[Integer[np.ndarray, " batch"]]:
     """The sentences of each batch of an epoch, in pools of about `size` pairs that `divided` cuts.
 
     Everything is drawn from (seed, epoch). Without a seed there is one pool, the short first: the order for
@@ -284,7 +284,7 @@ class ParallelCorpus:
             return divided(np.arange(len(self)), *lengths, batch_tokens)
         return pool_batches(self._pools(seed, epoch), pool, *lengths, batch_tokens, seed, epoch)
 
-    def batch(self, indices: Int[np.ndarray, " batch"]) -> Batch:
+    def batch(self, indices: Integer[np.ndarray, " batch"]) -> Batch:
         return Batch(padded(self.src, indices), padded(self.tgt, indices, first=START), indices)
 
     def batches(self, batch_tokens: int, seed: int | None = None, epoch: int = 0) -> Iterator[Batch]:

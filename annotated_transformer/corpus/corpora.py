@@ -15,7 +15,7 @@ import heapq
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
@@ -256,7 +256,7 @@ def new_counts() -> dict:
     return {"read": 0, "dropped": dict.fromkeys(REASONS, 0), "odd": dict.fromkeys(REASONS, 0)}
 
 
-def kept_pairs(pairs: Iterable[Pair], cleaning: Cleaning, held: set[int], known: KnownSentences,
+def kept_pairs(pairs: Iterable[Pair], cleaning: Cleaning, held: Set[int], known: KnownSentences,
                counts: dict) -> Iterator[tuple[str, str]]:
     "The training pairs that stay: not odd, held out or (if the rules say so) known. `counts` says why others do not."
     drop = cleaning.drop_overlap
@@ -312,7 +312,7 @@ def not_empty(split: str, facts: dict) -> dict:
 
 
 def write_train(folder: Path, langs: tuple[str, str], sources: dict[str, Iterable[Pair]], weights: dict[str, float],
-                cleaning: Cleaning, held: set[int], known: KnownSentences) -> dict:
+                cleaning: Cleaning, held: Set[int], known: KnownSentences) -> dict:
     "Write the training split from its sources; returns its facts, those of each source among them."
     by_source = {name: {"weight": weights[name]} | new_counts() | {"pairs": 0} for name in sources}
 
@@ -356,7 +356,7 @@ class Recipe:
                 "version": annotated_transformer.__version__}
 
 
-def write_corpus(folder, recipe: Recipe, streams: dict[str, Iterable[Pair]], held: set[int] = frozenset(),
+def write_corpus(folder, recipe: Recipe, streams: dict[str, Iterable[Pair]], held: Set[int] = frozenset(),
           gold: dict[str, list[dict]] | None = None, weights: dict[str, float] | None = None) -> Corpus:
     """Write the pairs of `streams`, by split, as a corpus; nothing is written where a stream raises InputError.
 
@@ -433,7 +433,7 @@ def check_languages(src: str, tgt: str) -> None:
         raise InputError(f"source and target language are both {src!r}: give two different codes")
 
 
-def languages(src: str | None, tgt: str | None, files: Iterable[list]) -> tuple[str, str]:
+def languages(src: str | None, tgt: str | None, files: Iterable[Sequence]) -> tuple[str, str]:
     """`src` and `tgt`, or what the endings of `files` (two for each source) say in their place.
 
     Raises InputError where nobody says which languages they are, or an ending contradicts.

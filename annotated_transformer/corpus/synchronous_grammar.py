@@ -12,7 +12,7 @@ import math
 import re
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -113,7 +113,7 @@ class Instance(NamedTuple):
     offers: int
 
 
-def fill_in(rules: list[Rule], words: dict[tuple, list[Word]],
+def fill_in(rules: Sequence[Rule], words: dict[tuple, list[Word]],
             conditions: dict[str, list[tuple]]) -> dict[tuple, list[list[Instance]]]:
     """For every atom the ways to write it, rule by rule. `conditions` lists what each of them holds for.
 
@@ -146,7 +146,7 @@ class Derivation(NamedTuple):
 class Grammar:
     "A synchronous grammar, made from rules (from small to large), words by atom, and what its conditions hold for."
 
-    def __init__(self, rules: list[Rule], words: dict[tuple, list[Word]],
+    def __init__(self, rules: Sequence[Rule], words: dict[tuple, list[Word]],
                  conditions: dict[str, list[tuple]] | None = None):
         self.words, self.ways = words, fill_in(rules, words, conditions or {})
         self.weights = lru_cache(None)(self.weights)
@@ -308,7 +308,7 @@ def spell(numbered: list[tuple[int, str]], german: bool) -> tuple[list[str], dic
     return tokens, where
 
 
-def flat_template(template: tuple) -> list:
+def flat_template(template: tuple | int | Own) -> list:
     "The parts of a rule's English side without its brackets: numbers of children, and own words."
     if isinstance(template, (int, Own)):
         return [template]

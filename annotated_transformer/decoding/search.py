@@ -25,7 +25,6 @@ from ..engine.kinds import most_positions
 from ..engine.fast import FastTransformer, fast, sum_dtype
 from ..engine.kv_cache import DecoderState
 from ..model.symbols import END, PAD, START, UNKNOWN
-from ..model.transformer import Transformer
 
 # %% ../../nbs/decoding/search.ipynb #9b4872eb
 def length_penalty(length, alpha: float):
@@ -37,7 +36,7 @@ NEVER = [PAD, UNKNOWN, START]  # no output holds these
 
 
 @torch.no_grad()
-def plain_beam_search(model: Transformer, src: Int[Tensor, "1 src"], beam_size: int = 4, alpha: float = 0.6,
+def plain_beam_search(model: nn.Module, src: Int[Tensor, "1 src"], beam_size: int = 4, alpha: float = 0.6,
                       extra: int = 50) -> list[tuple[float, list[int]]]:
     "The finished outputs of one source, at most `extra` tokens longer than it: (score, ids), best first."
     beam, finished, limit = [(0.0, [START])], [], src.size(1) + extra
@@ -127,7 +126,7 @@ def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hy
     return Hypothesis(ids[ids != END].tolist(), total / penalty, total, logs)
 
 
-def longest_outputs(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig) -> Int[Tensor, " batch"]:
+def longest_outputs(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig) -> Int[Tensor, " batch"]:
     "How long each output may become, within the positions that were learned."
     most = min(most_positions(model.config), config.max_length or math.inf)
     return ((src != PAD).sum(1) + config.extra).clamp(min=1, max=None if most == math.inf else most)
@@ -161,7 +160,7 @@ def choices(logits: Float[Tensor, "sentence place vocab_size"],
 class Prefixes:
     "The state of a search with a model that reuses nothing: each step reads whole prefixes."
 
-    def __init__(self, model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
+    def __init__(self, model: nn.Module, src: Int[Tensor, "sentence src"]):
         self.model, (self.memory, self.mask) = model, model.encode(src.to(model.embedding.weight.device))
         self.written: Int[Tensor, "sentence place length"] | None = None
 
@@ -179,7 +178,7 @@ class Prefixes:
         self.memory, self.mask, self.written = self.memory[rows], self.mask[rows], self.written[rows]
 
 
-def start(model: torch.nn.Module, src: Int[Tensor, "sentence src"]):
+def start(model: nn.Module, src: Int[Tensor, "sentence src"]):
     "The initial state of a search with any model, by the model's own `start` if it has one."
     model = fast(model)
     if isinstance(model, FastTransformer):
@@ -196,7 +195,7 @@ def in_place(rows: Int[np.ndarray, " kept"]) -> Int[np.ndarray, " kept"]:
 
 # %% ../../nbs/decoding/search.ipynb #d5fccc4c
 @torch.inference_mode()
-def generate(model: Transformer, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor], Tensor],
+def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor], Tensor],
              config: SearchConfig) -> list[Hypothesis]:
     "Write each sentence to its end; `choose` turns log-probabilities [sentence, vocab_size] into tokens."
     state, device = start(model, src), model.embedding.weight.device
@@ -227,13 +226,13 @@ def generate(model: Transformer, src: Int[Tensor, "sentence src"], choose: Calla
     return [to_hypothesis(ids[ids != PAD], log) for ids, log in zip(symbols.cpu().numpy(), logs.cpu().numpy())]
 
 
-def greedy(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
+def greedy(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
            **options) -> list[Hypothesis]:
     "The likeliest token at each step; arguments as for `beam_search`."
     return generate(model, src, lambda logs: logs.argmax(-1), search_config(config, **options))
 
 
-def sample(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
+def sample(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
            **options) -> list[Hypothesis]:
     "Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1."
     config = search_config(config, **options)
@@ -355,7 +354,7 @@ class Constraint:
 
 # %% ../../nbs/decoding/search.ipynb #66d2f5e7
 @torch.inference_mode()
-def search(model: Transformer, src: Int[Tensor, "sentence src"], config: SearchConfig | None = None,
+def search(model: nn.Module, src: Int[Tensor, "sentence src"], config: SearchConfig | None = None,
            **options) -> SearchTree:
     "The `SearchTree` from which `beam_search` takes its results; same arguments, same errors."
     config, device = search_config(config, **options), model.embedding.weight.device
@@ -385,7 +384,7 @@ def search(model: Transformer, src: Int[Tensor, "sentence src"], config: SearchC
     return tree
 
 
-def beam_search(model: Transformer, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
+def beam_search(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
                 **options) -> list[list[Hypothesis]]:
     """The `n_best` translations of each source, best first (section 6.1: beam 4, alpha 0.6, input length + 50).
 

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['Precision', 'Product', 'KERNELS', 'MKL', 'ONEDNN', 'ROUNDING', 'ROWS', 'TALLEST', 'SMALLEST', 'MARGIN', 'CHOICES',
            'FIXED', 'TRAINING', 'torch_float32', 'torch_bfloat16', 'onednn_float32', 'onednn_bfloat16',
-           'quantized_engine', 'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'allowed',
-           'error', 'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'Choice',
-           'fix_kernel', 'choose', 'chosen', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial',
-           'training_kernel', 'train_with', 'by_onednn', 'product', 'linear']
+           'quantized_engine', 'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8',
+           'kernels_for', 'error', 'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times',
+           'times_of', 'Choice', 'fix_kernel', 'choose', 'chosen', 'packed_product', 'onednn', 'OneDNNLinear',
+           'training_trial', 'training_kernel', 'train_with', 'by_onednn', 'product', 'linear']
 
 # %% ../../nbs/engine/kernels.ipynb #324cafd4
 import math
@@ -126,7 +126,7 @@ MKL, ONEDNN = "PyTorch float32", "oneDNN float32"
 ROUNDING = {"float32": 2e-6, "float16": 2**-11, "bfloat16": 2**-7, "int8": 0.012}
 
 
-def allowed(precision: Precision) -> list[str]:
+def kernels_for(precision: Precision) -> list[str]:
     "The kernels of this precision and of the more exact ones."
     order = get_args(Precision)
     return [name for name, (own, _) in KERNELS.items() if order.index(own) <= order.index(precision)]
@@ -245,7 +245,7 @@ def fix_kernel(name: str | None) -> None:
 def choose(m: int, n: int, precision: Precision) -> Choice:
     "The kernel for a matrix [m, n] of float32 on a processor, in at least this precision."
     if (m, n, precision) not in CHOICES:
-        names, fixed = allowed(precision), FIXED["kernel"] or os.environ.get("ANNOTATED_KERNEL")
+        names, fixed = kernels_for(precision), FIXED["kernel"] or os.environ.get("ANNOTATED_KERNEL")
         if fixed and candidate(fixed, torch.eye(64)) is None:
             raise InputError(f"kernel {fixed!r}: not on this machine")
         times = {} if fixed else times_of(f"{m} x {n}", names, partial(trial, m, n))

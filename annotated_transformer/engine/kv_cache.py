@@ -243,7 +243,7 @@ class DecoderState:
         old, own = self.ancestors[..., : self.length], self.ancestors[..., self.length :]
         self.ancestors, self.length = torch.cat((old.take_along_dim(chosen[:, None], 2), own), 2), count
 
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+    def keep(self, rows: Int[Tensor, " kept"] | list[int]) -> None:
         "These sentences go on, in this order. It is cheap where most of them stay in their places."
         moved = {place: row for place, row in enumerate(map(int, rows)) if place != row}
 

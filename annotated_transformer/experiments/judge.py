@@ -29,7 +29,7 @@ from scipy.stats import t as student
 
 from ..drawing.result_tables import ResultTable
 from .variations import ROWS
-from ..paper.tables import table
+from ..paper.tables import paper_table
 from ..tools.records import is_older
 
 # %% ../../nbs/experiments/judge.ipynb #81e3a5c5
@@ -111,8 +111,8 @@ class Unmeasured(Exception):
 def read_claims() -> dict[str, list[dict]]:
     "The file of claims: `claim` and `built`, each a list. The paper's numbers are looked up in its tables."
     found = tomllib.loads((files("annotated_transformer") / "experiments" / "claims.toml").read_text(encoding="utf-8"))
-    tables = {"t2": table(2).set_index("model"), "t3": table(3, filled=True).set_index("row"), "t4": table(4),
-              "aop": table("appendix").set_index("row")}
+    tables = {"t2": paper_table(2).set_index("model"), "t3": paper_table(3, filled=True).set_index("row"),
+              "t4": paper_table(4), "aop": paper_table("appendix").set_index("row")}
     for item in (*found["claim"], *found["built"]):
         item |= {name: item[name].format(**tables) for name in ("paper", "printed") if name in item}
     return found
@@ -353,7 +353,7 @@ def paper_margin(worse: str, better: str, measure: str) -> float:
     if measure not in ("perplexity", "BLEU"):
         return math.nan
     lines = {row.translate(str.maketrans("₁₂", "12")): (ppl, bleu) for n in (3, "appendix")
-             for row, ppl, bleu in table(n)[["row", "ppl", "bleu"]].values}
+             for row, ppl, bleu in paper_table(n)[["row", "ppl", "bleu"]].values}
     values = [lines[row][1] if measure == "BLEU" else -100 * math.log(lines[row][0]) for row in (worse, better)]
     return float(values[1] - values[0])
 

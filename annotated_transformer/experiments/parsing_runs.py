@@ -64,7 +64,7 @@ def table_4(found: dict[str, dict]):
 
     from annotated_transformer.paper import tables as paper
 
-    theirs = paper.table(4).assign(source="the paper", tested_on="WSJ section 23", trees=pd.NA)
+    theirs = paper.paper_table(4).assign(source="the paper", tested_on="WSJ section 23", trees=pd.NA)
     ours = pd.DataFrame([{"parser": parser, "training": record["trained_on"], "f1": f1, "tested_on": where,
                           "source": record["name"], "trees": record["training_trees"]}
                          for name, record in found.items() for parser, f1, where in rows_of(name, record)])

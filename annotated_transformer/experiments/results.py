@@ -266,7 +266,7 @@ def appendix_table(records: dict[str, dict]) -> ResultTable:
     "The appendix's table, with our runs at one scale; time is of a training step, in units of base's."
     (printed, rules), steps = paper.printed("appendix"), records.get(f"row_{SCALE}_step_time")
     rows, about, note = our_rows(records, [line[0] for line in printed], "d_model, d_ff, h_p and n_p")
-    hours, lines = paper.table("appendix").set_index("row").training_hours, []
+    hours, lines = paper.paper_table("appendix").set_index("row").training_hours, []
     for (row, *sizes, ppl, bleu, params, time_printed), ours in zip(printed, rows):
         time = Cell("1.00") if row == "base" else missing(command_for(SCALE))
         if steps and row != "base":

@@ -81,7 +81,7 @@ class ImportedEmbedding(SharedEmbedding):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.vectors = nn.Parameter(self.weight.detach().clone()) if own else None
 
-    def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length d_model"]:
+    def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
         return F.embedding(ids, self.weight if self.vectors is None else self.vectors) * self.scale
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab_size"]:
@@ -121,7 +121,7 @@ class Imported(Transformer):
 NOT_WRITTEN = -1e4  # of the start token's logit; half precision holds it too
 
 
-def order_of_rows(size: int, pad: int, unknown: int, start: int, end: int) -> list[int]:
+def order_of_rows(size: int, pad: int | None, unknown: int, start: int | None, end: int | None) -> list[int]:
     "For each of our ids, its row in a table of `size` rows. Raises InputError for a special token that is no row."
     first = [pad, unknown, start, end]
     if wrong := [i for i in first if i not in range(size)]:

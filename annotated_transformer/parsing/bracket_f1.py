@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['COLLINS', 'SETS', 'NUMBERS', 'Leaf', 'RARE', 'ANY', 'Rules', 'read_evalb_rules', 'Row', 'leaves_of', 'kept',
            'phrases_over', 'crosses', 'compare', 'percent', 'Scores', 'score_trees', 'score_files', 'right_branching',
-           'count_rules', 'two_by_two', 'shape', 'lexicon', 'Pcfg', 'best_chains', 'chart', 'walk', 'tags_of', 'parse']
+           'count_rules', 'two_by_two', 'shape', 'lexicon', 'Pcfg', 'best_chains', 'chart', 'walk', 'tags_of',
+           'likeliest_tree']
 
 # %% ../../nbs/parsing/bracket_f1.ipynb #eb755225
 import math
@@ -70,7 +71,7 @@ def read_evalb_rules(path) -> Rules:
                              "DELETE_LABEL, DELETE_LABEL_FOR_LENGTH and QUOTE_LABEL with a label, EQ_LABEL "
                              "and EQ_WORD with two")
         if name in NUMBERS:
-            found[NUMBERS[name]] = int(values[0])
+            found[NUMBERS[name]] = values[0] != "0" if name == "LABELED" else int(values[0])
         else:
             found[SETS[name]].add(frozenset(values) if pair else values[0])
     found.pop(None, None)  # DEBUG
@@ -389,7 +390,7 @@ def tags_of(self: Pcfg, word: str) -> dict[int, float]:
     return next((self.words[known] for known in (word, shape(word), ANY) if known in self.words), {})
 
 
-def parse(self: Pcfg, words: Sequence[str]) -> tuple[Tree | None, float]:
+def likeliest_tree(self: Pcfg, words: Sequence[str]) -> tuple[Tree | None, float]:
     "The likeliest tree and its log-probability; None and -inf if the grammar has no tree."
     bare, best = self.chart(words)
     total = self.root + best[0, len(words), :self.plain]
@@ -399,4 +400,4 @@ def parse(self: Pcfg, words: Sequence[str]) -> tuple[Tree | None, float]:
     return Tree(tuple(self.walk(words, bare, best, 0, len(words), symbol))), float(total[symbol])
 
 
-Pcfg.chart, Pcfg.walk, Pcfg.tags_of, Pcfg.parse = chart, walk, tags_of, parse
+Pcfg.chart, Pcfg.walk, Pcfg.tags_of, Pcfg.parse = chart, walk, tags_of, likeliest_tree

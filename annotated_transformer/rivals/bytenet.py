@@ -58,7 +58,7 @@ class Block(nn.Module):
         "The input of the convolution."
         return self.norms[1](self.squeeze(self.norms[0](x).relu())).relu()
 
-    def after(self, y: Float[Tensor, "batch length d/2"]) -> Float[Tensor, "batch length-reach d"]:
+    def after(self, y: Float[Tensor, "batch padded half"]) -> Float[Tensor, "batch length d"]:
         "The convolution of `y`, which must be padded already, and what follows it."
         y = self.convolution(y.transpose(1, 2)).transpose(1, 2)
         return self.dropout(self.widen(self.norms[2](y).relu()))

@@ -93,7 +93,7 @@ class Convolutional(EncoderDecoder):
 
     def encode(
         self, src: Int[Tensor, "batch src"]
-    ) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    ) -> tuple[Float[Tensor, "batch src d_memory"], Bool[Tensor, "batch 1 1 src"]]:
         "The keys z^u and the values z^u + e side by side, and the mask of padding."
         mask, k = padding_mask(src, PAD), self.config.kernel
         e = self.dropout(self.positions["source"](self.vectors("source", src)))
@@ -121,7 +121,7 @@ class Convolutional(EncoderDecoder):
     def decode(
         self,
         tgt: Int[Tensor, "batch tgt"],
-        memory: Float[Tensor, "batch src 2*d_model"],
+        memory: Float[Tensor, "batch src d_memory"],
         mask: Bool[Tensor, "batch 1 1 src"],
     ) -> Float[Tensor, "batch tgt d_model"]:
         g = self.dropout(self.positions["target"](self.vectors("target", tgt)))
@@ -133,7 +133,7 @@ class Convolutional(EncoderDecoder):
         return self.dropout(self.out["target"](x))
 
     def begin(
-        self, memory: Float[Tensor, "sentence src 2*d_model"], mask: Bool[Tensor, "sentence 1 1 src"]
+        self, memory: Float[Tensor, "sentence src d_memory"], mask: Bool[Tensor, "sentence 1 1 src"]
     ) -> tuple[list, list]:
         "A search keeps each layer's last k - 1 inputs [sentence, place, k - 1, d_model]."
         before = memory.new_zeros(len(memory), 1, self.config.kernel - 1, self.config.d_model)

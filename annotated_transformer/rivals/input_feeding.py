@@ -70,13 +70,13 @@ class InputFeeding(EncoderDecoder):
 
     def encode(
         self, src: Int[Tensor, "batch src"]
-    ) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    ) -> tuple[Float[Tensor, "batch src d_memory"], Bool[Tensor, "batch 1 1 src"]]:
         "What the decoder attends to, and the mask of its padding."
         mask, x = padding_mask(src, PAD), self.dropout(self.vectors("source", src))
         return states_of(self.encoder, x, mask), mask
 
     def first_state(
-        self, memory: Float[Tensor, "batch src 2*d_model"], mask: Bool[Tensor, "batch 1 1 src"]
+        self, memory: Float[Tensor, "batch src d_memory"], mask: Bool[Tensor, "batch 1 1 src"]
     ) -> tuple[Float[Tensor, "layer batch d_model"], Float[Tensor, "layer batch d_model"]]:
         "The decoder's h and c before its first step: forward over the last token and backward over the first."
         forward, backward = memory.chunk(2, -1)
@@ -99,7 +99,7 @@ class InputFeeding(EncoderDecoder):
     def decode(
         self,
         tgt: Int[Tensor, "batch tgt"],
-        memory: Float[Tensor, "batch src 2*d_model"],
+        memory: Float[Tensor, "batch src d_memory"],
         mask: Bool[Tensor, "batch 1 1 src"],
     ) -> Float[Tensor, "batch tgt d_model"]:
         y, keys = self.dropout(self.vectors("target", tgt)), self.alignment.key(memory)
@@ -111,7 +111,7 @@ class InputFeeding(EncoderDecoder):
         return torch.cat(answers[1:], 1)
 
     def begin(
-        self, memory: Float[Tensor, "sentence src 2*d_model"], mask: Bool[Tensor, "sentence 1 1 src"]
+        self, memory: Float[Tensor, "sentence src d_memory"], mask: Bool[Tensor, "sentence 1 1 src"]
     ) -> tuple[list, list]:
         """For a search: keys, memory and mask stay fixed; the last answer [sentence, place, d_model] and the
         stack's h and c [sentence, place, layer, d_model] change.

@@ -103,7 +103,7 @@ class Recurrent(EncoderDecoder):
 
     def read_both_ways(
         self, src: Int[Tensor, "batch src"]
-    ) -> tuple[Float[Tensor, "batch src 2*d_model"], Bool[Tensor, "batch 1 1 src"]]:
+    ) -> tuple[Float[Tensor, "batch src d_memory"], Bool[Tensor, "batch 1 1 src"]]:
         mask, x = padding_mask(src, PAD), self.dropout(self.vectors("source", src))
         return states_of(self.encoder[0], x, mask), mask
 

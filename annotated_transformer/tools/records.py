@@ -408,7 +408,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for row in list_records(folder):
             print("{:48} {:15} {:11} {}".format(*row))
 
-    run_program(records, "records", argv)
+    run_program(records, "tools.records", argv)
 
 
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec

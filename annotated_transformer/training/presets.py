@@ -84,8 +84,8 @@ PRESETS = {
 }
 
 # %% ../../nbs/training/presets.ipynb #589f7d1c
-OTHER_PRESETS = {"parser": "parsing.parser.PRESETS", "parser-semi": "parsing.parser.PRESETS",
-             "parser-small": "parsing.parser.PRESETS", "rival-transformer": "rivals.base.RIVAL_PRESETS"}
+OTHER_PRESETS = {"parser": "parsing.parser.PARSER_PRESETS", "parser-semi": "parsing.parser.PARSER_PRESETS",
+             "parser-small": "parsing.parser.PARSER_PRESETS", "rival-transformer": "rivals.base.RIVAL_PRESETS"}
 OWN_TRAINING = ("recurrent", "convolutional", "bytenet")  # kinds that rivals.base knows their own paper's training of
 
 

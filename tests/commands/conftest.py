@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from annotated_transformer.commands.importing import import_
+from annotated_transformer.commands.importing import import_command
 from annotated_transformer.commands.train import open_or_start
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.batching import encode_corpus
@@ -60,5 +60,5 @@ def two_alphabets(tmp_path_factory):
 def imported(tmp_path):
     "A run of another program's model: our own, exported before."
     export_hugging_face(load("grammar"), tmp_path / "marian")
-    import_(str(tmp_path / "marian"), tmp_path / "imported")
+    import_command(str(tmp_path / "marian"), tmp_path / "imported")
     return tmp_path / "imported"

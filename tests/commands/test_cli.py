@@ -70,10 +70,8 @@ def parser_of(command: str, words: list[str]) -> tuple[OptionParser, list[str]]:
     module, function = import_module(f"annotated_transformer.{cli.COMMANDS[command]}"), command
     if command == "prepare":
         function, words = module.subcommand(words)
-    if command == "import":  # a word of the language
-        function = "import_"
     parser = OptionParser(command)
-    add_arguments(parser, getattr(module, function))
+    add_arguments(parser, getattr(module, f"{function}_command"))
     needed = [action.option_strings[0] for action in parser._actions if action.required and action.option_strings]
     return parser, [*words, *(word for option in needed for word in (option, "x", "x"))]
 

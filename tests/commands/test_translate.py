@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from checking import without_checker
 
 from annotated_transformer.commands import cli
 from annotated_transformer.commands.translate import oddity, save_attention
@@ -375,6 +376,7 @@ def test_what_a_line_is_warned_of(run, text, said):
     assert oddity(t, text, t.encode([text])[0])[0] == said
 
 
+@without_checker()
 @pytest.mark.parametrize("ask", [
     lambda t: t.n_best("one text"), lambda t: list(t.stream("one text")), lambda t: list(t.stream(["a"], ahead=0)),
     lambda t: t.translate("a\ud800"), lambda t: load(None), lambda t: load(b"run"), lambda t: load(5),

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import torch
+from checking import without_checker
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -322,6 +323,7 @@ def test_an_output_is_no_longer_than_it_may_be(bytewise):
             assert len(found.token_log_probabilities) <= (config.max_length or 1)
 
 
+@without_checker()
 @pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9},
                                      {"beam_size": None}, {"alpha": math.nan},
                                      {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5},
@@ -335,6 +337,7 @@ def test_wrong_options_are_told_in_a_line(of_twenty, options):
     assert len(str(told.value)) < 250 and "\n" not in str(told.value)
 
 
+@without_checker()
 @pytest.mark.parametrize("lines", [[None], ["a", b"a"], b"a", 3, None, [["a"]], [1.5]], ids=repr)
 def test_lines_that_are_no_text_are_told(of_twenty, lines):
     for ask in (of_twenty[0].translate, of_twenty[0].search, of_twenty[0].n_best):

@@ -25,7 +25,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 def test_a_trial_is_made_once_a_machine(monkeypatch):
     first, asked = kernels.choose(256, 192, "float32"), []
-    assert first.kernel in kernels.allowed("float32") and first in kernels.chosen()
+    assert first.kernel in kernels.kernels_for("float32") and first in kernels.chosen()
     assert all(seconds > 0 for times in first.times.values() for seconds in times)
     kernels.known_times.cache_clear()  # as a new process
     kernels.fix_kernel(None)

@@ -35,7 +35,7 @@ from annotated_transformer.experiments.complexity import (
     path_lengths,
     rounds,
 )
-from annotated_transformer.paper.tables import table
+from annotated_transformer.paper.tables import paper_table
 from annotated_transformer.tools.records import read_records
 
 
@@ -196,7 +196,7 @@ def test_counting_registers_nothing():
 
 def test_every_row_of_the_paper_has_its_term():
     "The entries of Table 1 evaluated as printed, against the counts: their ratio is a constant."
-    paper = table(1).set_index("layer_type")
+    paper = paper_table(1).set_index("layer_type")
     cases = [(16, 8, 3, 3), (24, 16, 7, 5), (32, 24, 9, 15), (64, 16, 5, 7)]
     for name, row in ROWS.items():
         entry = paper.complexity_per_layer[row].removeprefix("O(").removesuffix(")").replace("²", "**2").replace(
@@ -372,7 +372,8 @@ def test_the_command_writes_a_record_for_each_layer(tmp_path):
     assert set(records) == set(MEASURED)
     for name, record in records.items():
         assert record["config"]["recurrent"] == "PyTorch's own"
-        assert record["task"] == "complexity" and record["row"] in {None, *table(1).layer_type} and record["revision"]
+        assert record["task"] == "complexity" and record["revision"]
+        assert record["row"] in {None, *paper_table(1).layer_type}
         assert [(p["d"], p["n"]) for p in record["metrics"]["passes"]] == [(8, 16), (8, 32)]
         for p in record["metrics"]["passes"]:
             assert len(p["seconds_by_round"]) == 2 and min(p["seconds_by_round"]) <= p["seconds"] <= max(

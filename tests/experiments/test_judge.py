@@ -109,7 +109,8 @@ def test_commands_can_be_given(command, capsys):
     if words[0] == "annotated-transformer":
         command = importlib.import_module(f"annotated_transformer.{cli.COMMANDS[words[1]]}")
         name, given = command.subcommand(words[2:]) if words[1] == "prepare" else (words[1], words[2:])
-        options.call(functools.wraps(getattr(command, name))(lambda *args, **kwargs: None), given, words[1])
+        function = getattr(command, f"{name}_command")
+        options.call(functools.wraps(function)(lambda *args, **kwargs: None), given, words[1])
     elif words[:4] == ["python", "-m", "annotated_transformer.experiments", "run"]:
         assert read_plan(words[4])
     else:

@@ -74,7 +74,7 @@ def test_a_metric_that_is_missing_is_one_line(metrics, said):
 ])
 def test_the_papers_cells_are_the_papers(make, n, columns):
     "Without records: each printed number in its place, each of ours missing with a command, and nothing else."
-    theirs = paper.table(n)
+    theirs = paper.paper_table(n)
     ours = make({}).frame[: len(theirs)]  # below them stand systems that the paper does not list
     for column, name in columns.items():
         for shown, value in zip(ours[column], theirs[name]):
@@ -83,7 +83,7 @@ def test_the_papers_cells_are_the_papers(make, n, columns):
 
 
 def test_table_3_is_filled_by_records():
-    rows = list(paper.table(3).row)
+    rows = list(paper.paper_table(3).row)
     found = named(*(variation(row, 0, 5 + i / 10, 30 - i) for i, row in enumerate(rows)),
                   variation("base", 1, 5.2, 31.0),
                   variation("base", 2, 5.4, 32.0), record("row_tiny_A1_seed0", "variation", {}),
@@ -207,8 +207,8 @@ def test_table_4_and_its_missing_cells():
     assert "LSTM with attention (3 layers, 208 wide)" in results.table_4(named(lstm)).frame["", "parser"].tolist()
     table = results.table_4(named(parser, grammar, record("parsing_wsj", "parsing", {"f1/test": 91.0})))
     shown = table.frame
-    assert shown["F1", "ours"].tolist()[len(paper.table(4)):] == ["", "9.0†", "99.98†"]  # 99.98 is not 100.0
-    assert shown["F1", "ours, free"].tolist()[len(paper.table(4)):] == ["80.0†", "", ""]
+    assert shown["F1", "ours"].tolist()[len(paper.paper_table(4)):] == ["", "9.0†", "99.98†"]  # 99.98 is not 100.0
+    assert shown["F1", "ours, free"].tolist()[len(paper.paper_table(4)):] == ["80.0†", "", ""]
     assert table.note == "†: an early record, without digest or log"
     assert "91.0†" in shown["F1", "ours"].tolist() and len(table.commands) == 1
     assert shown["", "parser"].tolist()[-3:] == ["Transformer (3 layers, 256 wide)", "right branches",
@@ -250,7 +250,7 @@ def test_seeds_of_a_parser_are_one_line():
              "config": {"model": {"n_layers": 3, "d_model": 256}}}
     seeds = named(*(record(f"parsing_craft_seed{i}", "parsing", {"f1/test": f1, "f1_free/test": f1 / 2}, sittings=[],
                            **facts) for i, f1 in enumerate((50.0, 51.0, 52.0))))
-    shown = results.table_4(seeds).frame["F1"][len(paper.table(4)):]
+    shown = results.table_4(seeds).frame["F1"][len(paper.paper_table(4)):]
     assert shown.values.tolist() == [["", "51.0 ± 1.0", "25.5 ± 0.5"]]
 
 

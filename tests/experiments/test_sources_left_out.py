@@ -1,7 +1,7 @@
 "A source left out: the same vocabulary and sets, less training text, a record; stopped and continued."
 import pytest
 
-from annotated_transformer.commands.prepare import prepare_sources
+from annotated_transformer.commands.prepare import prepare_sources_command
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.experiments import sources_left_out
@@ -21,7 +21,7 @@ def mixed(tmp_path_factory):
     (folder / "s.toml").write_text('[train.one]\nfiles = ["one.tsv"]\n'
                                    '[train.two]\nfiles = ["two.tsv"]\nweight = 2\nholdout = 10\n'
                                    '[dev]\nfiles = ["dev.tsv"]\n', encoding="utf-8")
-    prepare_sources(folder / "data", folder / "s.toml", src="en", tgt="de", vocab_size=300)
+    prepare_sources_command(folder / "data", folder / "s.toml", src="en", tgt="de", vocab_size=300)
     return folder
 
 

@@ -56,12 +56,17 @@ def write_marian(folder, seed=0, heads=4, width=32, depth=(2, 2), names=None, **
     return model
 
 
-class Theirs:
+class Theirs(torch.nn.Module):
     "A model of transformers' with our ids, as our search asks for one."
 
     def __init__(self, model, config, rows):
-        self.model, self.config, self.embedding, self.weight = model, config, self, torch.empty(0)
+        super().__init__()
+        self.model, self.config, self.weight = model, config, torch.empty(0)
         self.rows, self.doubled = torch.tensor(rows), rows.count(rows[START]) > 1
+
+    @property
+    def embedding(self):
+        return self
 
     def encode(self, src):
         return self.model.model.encoder(self.rows[src], attention_mask=(src != PAD).long())[0], src != PAD
@@ -77,7 +82,7 @@ class Theirs:
             found[..., START] = NOT_WRITTEN
         return found
 
-    def __call__(self, src, tgt):
+    def forward(self, src, tgt):
         return self.logits(self.decode(tgt, *self.encode(src)))
 
 

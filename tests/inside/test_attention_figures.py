@@ -10,7 +10,7 @@ from annotated_transformer.corpus import grammar
 from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.inside import attention_figures
 from annotated_transformer.inside.attention_figures import (
-    LEAST, Drawing, figure_3, figure_4, figure_5, head_view, labels, head_lines, matrix_view, offset_means,
+    MIN_WEIGHT, Drawing, figure_3, figure_4, figure_5, head_view, labels, head_lines, matrix_view, offset_means,
     overview, heads_above_average, view, word_places)
 from annotated_transformer.model.attention import recording
 from annotated_transformer.tools.files import InputError
@@ -131,19 +131,19 @@ def test_heads_lie_farthest_above_their_average(t, stack):
 def test_odd_sentences_are_drawn(t, source, stack):
     target = "" if source == "" else "Die Kuh schl\u00e4ft."
     weights = getattr(t.attention(source, target), stack)[-1]
-    assert len(opacities(head_view(t, source, target, stack))) == (weights >= LEAST).sum()
+    assert len(opacities(head_view(t, source, target, stack))) == (weights >= MIN_WEIGHT).sum()
     assert overview(t, source, target, stack, joined=True).chart.to_dict()
     cells = matrix_view(t, source, target, stack).chart.to_dict()["datasets"]
-    assert sorted(map(len, cells.values())) == [(weights[0, 0] >= LEAST).sum()]
+    assert sorted(map(len, cells.values())) == [(weights[0, 0] >= MIN_WEIGHT).sum()]
 
 
 def test_a_line_is_as_opaque_as_its_weight(t):
     weights = t.attention(SENTENCE).encoder[1][0]
     drawn = sorted(opacities(head_view(t, SENTENCE)))
-    assert drawn == pytest.approx(sorted(weights[weights >= LEAST].tolist()), abs=0.0101)
+    assert drawn == pytest.approx(sorted(weights[weights >= MIN_WEIGHT].tolist()), abs=0.0101)
     it = opacities(head_view(t, SENTENCE, word="it", heads=[1]))
     of_it = weights[1, t.attention(SENTENCE).src.index("\u2581it")]
-    assert sorted(it) == pytest.approx(sorted(of_it[of_it >= LEAST].tolist()), abs=0.0101)
+    assert sorted(it) == pytest.approx(sorted(of_it[of_it >= MIN_WEIGHT].tolist()), abs=0.0101)
 
 
 def test_the_three_figures(t):

@@ -13,7 +13,7 @@ from here import ROOT
 @pytest.mark.parametrize("n, rows, columns, empty", [(1, 4, 4, 0), (2, 10, 6, 9), (3, 20, 14, 20 * 12 - 95 + 19),
                                                      (4, 12, 4, 2), ("appendix", 3, 11, 6)])
 def test_tables(n, rows, columns, empty):
-    frame = paper.table(n)
+    frame = paper.paper_table(n)
     assert frame.shape == (rows, columns) and int(frame.isna().sum().sum()) == empty
     html = to_html(paper.as_printed(n))
     assert "nan" not in html.lower() and "None" not in html and "&lt;NA" not in html
@@ -25,7 +25,7 @@ def test_tables(n, rows, columns, empty):
     (3, "params_millions", 901),
     (4, "f1", 1097.9), ("appendix", "bleu", 77.2), ("appendix", "ppl", 14.7)])
 def test_columns_add_up(n, column, total):
-    assert float(paper.table(n)[column].sum()) == pytest.approx(total)
+    assert float(paper.paper_table(n)[column].sum()) == pytest.approx(total)
 
 
 def test_rules_stand_where_the_page_has_them():
@@ -45,15 +45,15 @@ def test_every_section_has_a_chapter():
 
 
 def test_table_3_filled():
-    filled = paper.table(3, filled=True).set_index("row")
+    filled = paper.paper_table(3, filled=True).set_index("row")
     assert not filled.drop(columns="note").isna().any().any()
     assert filled.note.notna().sum() == 1
     assert (filled.d_k["big"], filled.train_steps["big"], filled.train_steps["E"],
             filled.eps_ls["D3"]) == (64, 300_000, 100_000, 0.0)
     with pytest.raises(ValueError, match="only Table 3"):
-        paper.table(2, filled=True)
+        paper.paper_table(2, filled=True)
     with pytest.raises(ValueError, match="there are 1, 2, 3, 4, 'appendix'"):
-        paper.table(5)
+        paper.paper_table(5)
 
 
 def test_import_is_light():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.corpora import Corpus
-from annotated_transformer.corpus.vocabulary import load_vocabulary
+from annotated_transformer.corpus.vocabulary import Vocabulary, load_vocabulary
 from annotated_transformer.model.transformer import END
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
@@ -255,10 +255,13 @@ def test_any_line_is_cut_into_words_without_brackets(line):
 
 # --- the search among trees -------------------------------------------------------------------------------------------
 
-class Pieces:
+class Pieces(Vocabulary):
     "A vocabulary as a constraint sees it: two labels, two tags, and words of pieces."
     names = ["<pad>", "<unk>", "<s>", "</s>", *(f"\u2581{s}" for s in ("(S", ")S", "(NP", ")NP", "XX", "NN")),
              "\u2581wo", "rd"]
+
+    def __init__(self):
+        pass
 
     def __len__(self):
         return len(self.names)
