@@ -13,6 +13,7 @@ import time
 import warnings
 
 import pytest
+from checking import without_checker
 
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
@@ -1006,6 +1007,7 @@ def test_what_a_line_is_warned_of(run, text, said):
     assert oddity(t, text, t.encode([text])[0])[0] == said
 
 
+@without_checker()
 @pytest.mark.parametrize("ask", [
     lambda t: t.n_best("one text"), lambda t: list(t.stream("one text")), lambda t: list(t.stream(["a"], ahead=0)),
     lambda t: t.translate("a\ud800"), lambda t: load(None), lambda t: load(b"run"), lambda t: load(5),
