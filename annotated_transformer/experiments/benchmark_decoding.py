@@ -33,7 +33,7 @@ from ..decoding.search import beam_search, greedy
 from ..engine.fast import keep_memory
 from ..model.symbols import END
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
-from ..tools.records import make_record, run_program
+from ..tools.records import check_new, make_record, run_program
 from ..engine.kernels import Precision
 from ..engine.kv_cache import DecoderState, pack_weights
 from ..decoding.scores import bleu as bleu_score
@@ -489,6 +489,7 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--device {device}: give cpu or cuda; this machine's is {training_device().type}")
         if min(rounds, repeats) < 1:
             raise InputError(f"--rounds {rounds} --repeats {repeats}: give 1 or more")
+        check_new(f"decoding_steps_{chosen}", out)
         if chosen == "cuda":
             for model in ("base", "big"):
                 for batch in (100, 500, 1000):

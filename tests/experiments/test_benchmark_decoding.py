@@ -8,7 +8,7 @@ from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record
-from here import SHAPE
+from here import ROOT, SHAPE
 
 
 def test_eight_bits_stand_beside_eight_bits(monkeypatch, tmp_path):
@@ -53,6 +53,9 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         speed.main(["--bleu", "grammar"])
     assert end.value.code == 2 and "or none of them" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:  # before it measures for minutes
+        speed.main(["--out", str(ROOT / "nbs" / "results")])
+    assert end.value.code == 2 and "a record named decoding_steps_cpu" in capsys.readouterr().err
 
 
 def test_a_command_is_timed_only_where_it_answers_every_line(tmp_path):
