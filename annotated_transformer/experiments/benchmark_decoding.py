@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'LEAST_BLEU', 'CTRANSLATE2_PROGRAM', 'HUGGING_FACE_PROGRAM', 'TIMER',
            'sources', 'endless_model', 'ours', 'hugging_face', 'ctranslate2_engine', 'our_entry_for',
-           'measure_decoding', 'plan', 'run_benchmark', 'record_of', 'report', 'seconds_of_steps', 'steps_record',
-           'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision', 'bleu_report', 'commands', 'run_command',
-           'command_records', 'main']
+           'measure_decoding', 'plan', 'run_benchmark', 'machine', 'record_of', 'report', 'seconds_of_steps',
+           'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision', 'bleu_report', 'commands',
+           'run_command', 'command_records', 'main']
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #32ee04ee
 import json
@@ -179,11 +179,17 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     return write_records(out, [record_of(what, results) for what, results in zip(wanted, found)])
 
 
+def machine() -> str:
+    "What records of decoding are named by: the device, and for a processor whether AVX2 is the most it has."
+    device = training_device().type
+    return f"{device}_avx2" if device == "cpu" and torch.backends.cpu.get_cpu_capability() == "AVX2" else device
+
+
 def record_of(what: dict, results: list[dict]) -> dict:
     "The result record of one line of the plan."
     seconds = median(r["seconds"] for r in results)
     contestant = what["contestant"].lower().replace(" ", "_")
-    name = f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{training_device().type}"
+    name = f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{machine()}"
     metrics = {"decoding_seconds": seconds, "decoding_seconds_by_round": [r["seconds"] for r in results],
                "peak_bytes": max(r["peak_bytes"] or 0 for r in results), "first": results[0]["first"]}
     return make_record(
@@ -241,7 +247,7 @@ def steps_record(rounds: int = 5, steps: int = 256) -> dict:
     "A record: the seconds of each step, sixteen sentences, beam 4."
     seconds = seconds_of_steps(16, 4, steps, rounds)
     return make_record(
-        f"decoding_steps_{training_device().type}",
+        f"decoding_steps_{machine()}",
         "benchmark",
         data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
         config={"sentences": 16, "beam_size": 4, "steps": steps, "rounds": rounds},
@@ -489,7 +495,7 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--device {device}: give cpu or cuda; this machine's is {training_device().type}")
         if min(rounds, repeats) < 1:
             raise InputError(f"--rounds {rounds} --repeats {repeats}: give 1 or more")
-        check_new(f"decoding_steps_{chosen}", out)
+        check_new(f"decoding_steps_{machine()}", out)
         if chosen == "cuda":
             for model in ("base", "big"):
                 for batch in (100, 500, 1000):
