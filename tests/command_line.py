@@ -1,11 +1,14 @@
 "A command line as somebody types it, in this process or in one of its own, and what it says."
 import subprocess
 import sys
+from importlib import import_module
 
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
+from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.options import OptionParser, add_arguments
 
 
 def typed(capsys, *arguments) -> tuple[int, str, str]:
@@ -73,3 +76,27 @@ def prepared(folder, text: dict, vocab_size: int = 300):
     corpus = file_corpus(folder, None, None, *map(list, text.values()))
     encode_corpus(corpus, learn_vocabulary(corpus, BytePairVocabulary, vocab_size))
     return folder
+
+
+def parser_of(command: str, words: list[str]) -> tuple[OptionParser, list[str]]:
+    "Of `prepare`, that of the kind of corpus; what is not typed and needed is two files of text."
+    module, function = import_module(f"annotated_transformer.{cli.COMMANDS[command]}"), command
+    if command == "prepare":
+        function, words = module.subcommand(words)
+    parser = OptionParser(command)
+    add_arguments(parser, getattr(module, f"{function}_command"))
+    needed = [action.option_strings[0] for action in parser._actions if action.required and action.option_strings]
+    return parser, [*words, *(word for option in needed for word in (option, "x", "x"))]
+
+
+def wrong_with(command: str, words: list[str]) -> str:
+    "What is wrong with a command line whose places are filled."
+    parser, given = parser_of(command, words)
+    for places in range(5):
+        try:
+            parser.parse_intermixed_args(["x"] * places + given)
+            return ""
+        except InputError as error:
+            if "required: " not in (said := str(error)):
+                break
+    return said

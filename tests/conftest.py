@@ -1,5 +1,6 @@
 "What tests of several rooms train on, and one installation for all that ask for it."
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -7,8 +8,10 @@ from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
+from annotated_transformer.parsing import parser
+from annotated_transformer.parsing.treebanks import encode_trees, tree_corpus
 from annotated_transformer.training.loop import start_run, train
-from here import SHAPE, TRAINING, write_treebanks
+from here import PARSER_SHAPE, PARSER_TRAINING, SHAPE, TRAINING, TREES, write_treebanks
 from installed import run, wheel  # noqa: F401
 
 
@@ -33,3 +36,21 @@ def treebanks(tmp_path_factory):
     "A folder as the runs of record want it, its trees the grammar's."
     trees = lambda seed: (e.tree for e in grammar.examples(seed))  # noqa: E731
     return write_treebanks(tmp_path_factory.mktemp("treebanks"), trees(0), itertools.islice(trees(3), 1150))
+
+
+@pytest.fixture(scope="session")
+def small_parser(tmp_path_factory):
+    "A folder with a corpus of the grammar's trees, and a run of a few updates on it."
+    folder = tmp_path_factory.mktemp("parser")
+    vocabulary = encode_trees(tree_corpus(folder / "data", "grammar-trees", sizes=TREES), 300)
+    shape = replace(PARSER_SHAPE, vocab_size=len(vocabulary))
+    assert train(start_run(folder / "run", folder / "data", shape, PARSER_TRAINING))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def short_outputs():
+    "Parsers that have learned nothing write on to the limit: here it is near."
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parser, "EXTRA", 12)
+        yield

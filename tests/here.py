@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from annotated_transformer.drawing.result_tables import ResultTable, write_tables
+from annotated_transformer.parsing.parser import PARSER_SMALL
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.presets import TINY, TrainingConfig
 
@@ -32,6 +33,10 @@ CODE = ROOT / "tests" / "data" / "bag.py"  # registers the kind bag
 SHAPE = replace(TINY, vocab_size=300, **SMALL["transformer"])
 TRAINING = TrainingConfig(steps=24, warmup_steps=8, batch_tokens=300, save_every=4, report_every=2, keep=2,
                           precision="float32")
+TREES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
+PARSER_SHAPE = replace(PARSER_SMALL, **SMALL["transformer"])
+PARSER_TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4,
+                                 precision="float32")
 
 
 def shared(name: str) -> Path:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NEVER', 'LIMITS', 'length_penalty', 'plain_beam_search', 'SearchConfig', 'search_config', 'Hypothesis',
-           'to_hypothesis', 'longest_outputs', 'forced_symbols', 'choices', 'Prefixes', 'start', 'in_place', 'generate',
+           'to_hypothesis', 'longest_outputs', 'forced_tokens', 'choices', 'Prefixes', 'start', 'in_place', 'generate',
            'greedy', 'sample', 'SearchTree', 'Beams', 'largest', 'Constraint', 'search', 'beam_search', 'Ensemble',
            'mean_probability', 'States']
 
@@ -43,8 +43,8 @@ def plain_beam_search(model: nn.Module, src: Int[Tensor, "1 src"], beam_size: in
     for length in range(1, limit + 1):
         logs = model(src.expand(len(beam), -1), torch.tensor([ids for _, ids in beam]))[:, -1].log_softmax(-1)
         logs[:, NEVER] = -math.inf
-        extensions = [(total + log, [*ids, symbol]) for (total, ids), row in zip(beam, logs.tolist())
-                      for symbol, log in enumerate(row)]
+        extensions = [(total + log, [*ids, token]) for (total, ids), row in zip(beam, logs.tolist())
+                      for token, log in enumerate(row)]
         extensions = sorted(extensions, key=lambda found: -found[0])[: beam_size - len(finished)]
         beam = []
         for total, ids in extensions:
@@ -116,7 +116,7 @@ class Hypothesis(NamedTuple):
     ids: list[int]  # without start and end tokens
     score: float  # log-probability / length penalty
     log_probability: float
-    token_log_probabilities: list[float]  # the end symbol's last, unless the limit cut the output
+    token_log_probabilities: list[float]  # the end token's last, unless the limit cut the output
 
 
 def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hypothesis:
@@ -132,17 +132,17 @@ def longest_outputs(model: nn.Module, src: Int[Tensor, "batch src"], config: Sea
     return ((src != PAD).sum(1) + config.extra).clamp(min=1, max=None if most == math.inf else most)
 
 
-def forced_symbols(prefix: Sequence[Sequence[int]] | None,
+def forced_tokens(prefix: Sequence[Sequence[int]] | None,
                    limits: Int[Tensor, " batch"]) -> Int[Tensor, "batch longest_prefix"]:
     "The tokens of each sentence's forced prefix, padded. Raises ValueError for a prefix that no output can have."
     prefix = [[] for _ in limits] if prefix is None else prefix
     if len(prefix) != len(limits):
         raise ValueError(f"{len(prefix)} prefixes for {len(limits)} sentences: "
                          "give each sentence one, [] where nothing is forced")
-    for i, (symbols, limit) in enumerate(zip(prefix, limits.tolist())):
-        if set(symbols) & {*NEVER, END} or len(symbols) >= limit:
+    for i, (tokens, limit) in enumerate(zip(prefix, limits.tolist())):
+        if set(tokens) & {*NEVER, END} or len(tokens) >= limit:
             raise ValueError(f"prefix {i}: it must be shorter than {limit} tokens, without padding, start and end")
-    rows = [torch.tensor(symbols, dtype=torch.long) for symbols in prefix]
+    rows = [torch.tensor(tokens, dtype=torch.long) for tokens in prefix]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(limits.device)
 
 
@@ -164,12 +164,12 @@ class Prefixes:
         self.model, (self.memory, self.mask) = model, model.encode(src.to(model.embedding.weight.device))
         self.written: Int[Tensor, "sentence place length"] | None = None
 
-    def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
-        before = symbols.new_zeros(*symbols.shape, 0) if self.written is None else self.written
-        self.written = torch.cat((before, symbols[..., None]), 2)
-        memory, mask = (x.repeat_interleave(symbols.size(1), 0) for x in (self.memory, self.mask))
+    def step(self, tokens: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
+        before = tokens.new_zeros(*tokens.shape, 0) if self.written is None else self.written
+        self.written = torch.cat((before, tokens[..., None]), 2)
+        memory, mask = (x.repeat_interleave(tokens.size(1), 0) for x in (self.memory, self.mask))
         last = self.model.decode(self.written.flatten(0, 1), memory, mask)[:, -1]
-        return self.model.embedding.logits(last).unflatten(0, symbols.shape)
+        return self.model.embedding.logits(last).unflatten(0, tokens.shape)
 
     def follow(self, parent: Int[Tensor, "sentence place"]) -> None:
         self.written = self.written.take_along_dim(parent[..., None], 1)
@@ -200,19 +200,19 @@ def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callabl
     "Write each sentence to its end; `choose` turns log-probabilities [sentence, vocab_size] into tokens."
     state, device = start(model, src), model.embedding.weight.device
     limits = longest_outputs(model, src, config).to(device)
-    forced = forced_symbols(config.prefix, limits)
+    forced = forced_tokens(config.prefix, limits)
     constraint, first = config.constraint, torch.zeros(len(src), 1, dtype=torch.long, device=device)
     rules = constraint.start(src.to(device)) if constraint else None
-    symbols = torch.full((len(src), int(limits.max())), PAD, device=device)
-    logs = torch.zeros(symbols.shape, dtype=sum_dtype(device), device=device)
+    tokens = torch.full((len(src), int(limits.max())), PAD, device=device)
+    logs = torch.zeros(tokens.shape, dtype=sum_dtype(device), device=device)
     sentence, newest = torch.arange(len(src), device=device), torch.full((len(src),), START, device=device)
-    for step in range(symbols.size(1)):
+    for step in range(tokens.size(1)):
         possible = choices(state.step(newest[:, None]), forced[sentence, step] if step < forced.size(1) else None)
         possible = (constraint.weigh(possible, rules) if constraint else possible)[:, 0]
         newest = choose(possible)
         if constraint:
             rules = constraint.advance(rules, first[: len(newest)], newest[:, None])
-        symbols[sentence, step] = newest
+        tokens[sentence, step] = newest
         logs[sentence, step] = possible.gather(1, newest[:, None])[:, 0].to(logs.dtype)
         rows = ((newest != END) & (step + 1 < limits[sentence])).nonzero()[:, 0]
         if not len(rows):
@@ -223,7 +223,7 @@ def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callabl
             state.keep(rows)
             if constraint:
                 rules.keep_rows(rows)
-    return [to_hypothesis(ids[ids != PAD], log) for ids, log in zip(symbols.cpu().numpy(), logs.cpu().numpy())]
+    return [to_hypothesis(ids[ids != PAD], log) for ids, log in zip(tokens.cpu().numpy(), logs.cpu().numpy())]
 
 
 def greedy(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
@@ -249,7 +249,7 @@ class SearchTree:
     The arrays are [step, sentence, place]; step 0 follows the start token; a place with total -inf is empty.
     """
 
-    symbol: Int[np.ndarray, "step sentence place"]
+    token: Int[np.ndarray, "step sentence place"]
     parent: Int[np.ndarray, "step sentence place"]  # the place in the step before
     total: Float[np.ndarray, "step sentence place"]  # log-probability of the hypothesis
     ended: Bool[np.ndarray, "step sentence place"]  # by the end token, or at the limit
@@ -269,7 +269,7 @@ class SearchTree:
         hypotheses = []
         for i in np.argsort(-scores, kind="stable")[:n_best]:
             at = tuple(np.array(self.path(sentence, int(steps[i]), int(places[i]))).T)
-            ids, totals = (array[:, sentence][at] for array in (self.symbol, self.total))
+            ids, totals = (array[:, sentence][at] for array in (self.token, self.total))
             hypotheses.append(to_hypothesis(ids, np.diff(totals, prepend=0.0), length_penalty(len(ids), alpha)))
         return hypotheses
 
@@ -281,25 +281,25 @@ class Beams:
         n = len(limits)
         self.sentence, self.limits, self.config, self.length = np.arange(n), limits, config, 0
         self.largest_penalty = length_penalty(limits.astype(float), config.alpha)
-        self.symbol = np.full((n, 1), START)
+        self.token = np.full((n, 1), START)
         self.total = np.zeros((n, 1))  # log-probability of a hypothesis
         self.best = np.full((n, config.n_best), -np.inf)  # finished scores
         self.free = np.full((n, 1), config.beam_size)  # each finished hypothesis keeps a place
 
     def advance(self, logs: Float[np.ndarray, "sentence place k"],
-                symbols: Int[np.ndarray, "sentence place k"]) -> tuple[np.ndarray, ...]:
+                tokens: Int[np.ndarray, "sentence place k"]) -> tuple[np.ndarray, ...]:
         "Each new place's parent, log-probability and end, [sentence, beam], from each place's likeliest extensions."
         n, size = len(logs), self.config.beam_size
-        totals, symbols = (self.total[:, :, None] + logs).reshape(n, -1), symbols.reshape(n, -1)
+        totals, tokens = (self.total[:, :, None] + logs).reshape(n, -1), tokens.reshape(n, -1)
         if (missing := size - totals.shape[1]) > 0:  # a tiny vocabulary at the first step
-            totals, symbols = (np.pad(x, ((0, 0), (0, missing)), constant_values=value)
-                               for x, value in ((totals, -np.inf), (symbols, END)))
+            totals, tokens = (np.pad(x, ((0, 0), (0, missing)), constant_values=value)
+                               for x, value in ((totals, -np.inf), (tokens, END)))
         order = np.argsort(-totals, 1, kind="stable")[:, :size]
-        total, self.symbol = np.take_along_axis(totals, order, 1), np.take_along_axis(symbols, order, 1)
+        total, self.token = np.take_along_axis(totals, order, 1), np.take_along_axis(tokens, order, 1)
         parent = np.minimum(order // logs.shape[2], logs.shape[1] - 1)
         self.length += 1
         total[np.arange(size) >= self.free] = -np.inf
-        ended = ((self.symbol == END) | (self.length == self.limits)[:, None]) & (total > -np.inf)
+        ended = ((self.token == END) | (self.length == self.limits)[:, None]) & (total > -np.inf)
         if ended.any():
             self.free = self.free - ended.sum(1, keepdims=True)
             scores = np.where(ended, total / length_penalty(self.length, self.config.alpha), -np.inf)
@@ -313,7 +313,7 @@ class Beams:
         return np.flatnonzero(hope > (self.best[:, -1] if self.config.early else -np.inf))
 
     def keep(self, rows: Int[np.ndarray, " rows"]) -> None:
-        for name in ("sentence", "limits", "largest_penalty", "symbol", "total", "best", "free"):
+        for name in ("sentence", "limits", "largest_penalty", "token", "total", "best", "free"):
             setattr(self, name, getattr(self, name)[rows])
 
 # %% ../../nbs/decoding/search.ipynb #c5c39e89
@@ -348,8 +348,8 @@ class Constraint:
         "The log-probabilities by which the search chooses: -inf where a token may not come."
         return logs.masked_fill(~self.allowed(state), -torch.inf)
 
-    def advance(self, state, parent: Int[Tensor, "sentence place"], symbol: Int[Tensor, "sentence place"]):
-        "The state after each place extended the place `parent` of the step before by `symbol`."
+    def advance(self, state, parent: Int[Tensor, "sentence place"], token: Int[Tensor, "sentence place"]):
+        "The state after each place extended the place `parent` of the step before by `token`."
         raise NotImplementedError
 
 # %% ../../nbs/decoding/search.ipynb #66d2f5e7
@@ -360,26 +360,26 @@ def search(model: nn.Module, src: Int[Tensor, "sentence src"], config: SearchCon
     config, device = search_config(config, **options), model.embedding.weight.device
     state, limits, constraint = start(model, src), longest_outputs(model, src, config), config.constraint
     rules = constraint.start(src.to(device)) if constraint else None
-    forced, beams, history = forced_symbols(config.prefix, limits).to(device), Beams(limits.cpu().numpy(), config), []
+    forced, beams, history = forced_tokens(config.prefix, limits).to(device), Beams(limits.cpu().numpy(), config), []
     while len(rows := beams.undecided()):
         if len(rows) < len(beams.sentence):
             beams.keep(rows := in_place(rows))
             for keep in (state.keep, *([rules.keep_rows] if constraint else [])):
                 keep(torch.from_numpy(rows))
         wanted = forced[beams.sentence, beams.length] if beams.length < forced.size(1) else None
-        logs = choices(state.step(torch.from_numpy(beams.symbol).to(device)), wanted)
+        logs = choices(state.step(torch.from_numpy(beams.token).to(device)), wanted)
         logs = constraint.weigh(logs, rules) if constraint else logs
-        best, symbols = largest(logs, min(config.beam_size, logs.size(-1)))
+        best, tokens = largest(logs, min(config.beam_size, logs.size(-1)))
         best = best.float() if best.dtype.itemsize < 4 else best
-        parent, total, ended = beams.advance(best.cpu().numpy(), symbols.cpu().numpy())
-        history.append((beams.sentence, beams.symbol, parent, total, ended))
+        parent, total, ended = beams.advance(best.cpu().numpy(), tokens.cpu().numpy())
+        history.append((beams.sentence, beams.token, parent, total, ended))
         state.follow(torch.from_numpy(parent).to(device))
         if constraint:
-            rules = constraint.advance(rules, *(torch.from_numpy(x).to(device) for x in (parent, beams.symbol)))
+            rules = constraint.advance(rules, *(torch.from_numpy(x).to(device) for x in (parent, beams.token)))
     shape = len(history), len(src), config.beam_size
     tree = SearchTree(np.full(shape, PAD), np.zeros(shape, int), np.full(shape, -np.inf), np.zeros(shape, bool))
     for step, (rows, *parts) in enumerate(history):
-        for array, part in zip((tree.symbol, tree.parent, tree.total, tree.ended), parts):
+        for array, part in zip((tree.token, tree.parent, tree.total, tree.ended), parts):
             array[step, rows] = part
     return tree
 
@@ -430,8 +430,8 @@ class States:
     def __init__(self, members: list):
         self.members = members
 
-    def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
-        return mean_probability([member.step(symbols) for member in self.members])
+    def step(self, tokens: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
+        return mean_probability([member.step(tokens) for member in self.members])
 
     def follow(self, parent: Int[Tensor, "sentence place"]) -> None:
         for member in self.members:

@@ -161,9 +161,9 @@ class Completion(Constraint):
         return logs
 
     def advance(self, state: State, parent: Int[Tensor, "sentence place"],
-                symbol: Int[Tensor, "sentence place"]) -> State:
-        rest = [[old[p] if wait else old[p][len(self.pieces[s]):] for p, s in zip(parents, symbols)]
-                for old, wait, parents, symbols in zip(state.rest, state.wait, parent.tolist(), symbol.tolist())]
+                token: Int[Tensor, "sentence place"]) -> State:
+        rest = [[old[p] if wait else old[p][len(self.pieces[s]):] for p, s in zip(parents, tokens)]
+                for old, wait, parents, tokens in zip(state.rest, state.wait, parent.tolist(), token.tolist())]
         return self.State(rest, [max(0, wait - 1) for wait in state.wait])
 
 # %% ../../nbs/decoding/translation.ipynb #3d0f7a11

@@ -293,12 +293,12 @@ def loss_and_gradient(
     """The summed loss against 1 - eps on the target and eps / (V - 1) elsewhere, and its gradient, which takes
     the logits' place.
     """
-    away, symbol = eps / (logits.size(-1) - 1), target[:, None]
-    highest, right, total = logits.amax(-1, keepdim=True), logits.gather(-1, symbol), logits.sum(-1, keepdim=True)
+    away, token = eps / (logits.size(-1) - 1), target[:, None]
+    highest, right, total = logits.amax(-1, keepdim=True), logits.gather(-1, token), logits.sum(-1, keepdim=True)
     p = logits.sub_(highest).exp_()
     normaliser = p.sum(-1, keepdim=True)
     loss = highest + normaliser.log() - away * (total - right) - (1 - eps) * right
-    p.div_(normaliser).sub_(away).scatter_add_(-1, symbol, torch.full_like(right, away - (1 - eps)))
+    p.div_(normaliser).sub_(away).scatter_add_(-1, token, torch.full_like(right, away - (1 - eps)))
     return loss.to(sum_dtype(loss.device)).sum(), p
 
 # %% ../../nbs/engine/fast.ipynb #7254464b

@@ -29,7 +29,7 @@ from ..after.alignment import (PROMPT, Scorer, answers, judged, ppo, ranked_answ
 from ..corpus.batching import ParallelCorpus
 from ..corpus.corpora import Corpus
 from ..after.decoder_only import (DecoderOnly, after_separator, as_long, continued,
-                                                joined, next_symbols)
+                                                joined, next_tokens)
 from ..decoding.search import greedy
 from annotated_transformer.after.encoder_only import (
     IGNORED, SEPARATOR, EncoderOnly, Words, draw, fine_tuned, guessed, labelled_right, learn, loss_at, mask_words,
@@ -265,7 +265,7 @@ def one_stack(session: Session, pairs: Pairs, config: TransformerConfig, steps: 
 
     def loss(step: int) -> Tensor:
         batch, = alike(64, order, texts)
-        return loss_at(model, *next_symbols(batch, after_separator(batch)))
+        return loss_at(model, *next_tokens(batch, after_separator(batch)))
 
     learn(model, loss, steps, 2e-3, every=session.size(250), keep=session.state("one"))
     return model
@@ -351,7 +351,7 @@ def base_models(session: Session, task: Task) -> tuple[DecoderOnly, DecoderOnly]
     "Steps 1 and 2: a decoder that has read the texts, and the same decoder fine-tuned on good answers."
     session.begin("pretrained")
     read = DecoderOnly(small_config(len(task.words)))
-    learn(read, lambda step: loss_at(read, *next_symbols(*draw(64, task.texts))), session.size(2500), 5e-3,
+    learn(read, lambda step: loss_at(read, *next_tokens(*draw(64, task.texts))), session.size(2500), 5e-3,
           every=session.size(250), keep=session.state("pretrained"))
     session.begin("fine_tuned")
     tuned = DecoderOnly(read.config)
@@ -359,7 +359,7 @@ def base_models(session: Session, task: Task) -> tuple[DecoderOnly, DecoderOnly]
 
     def loss(step: int) -> Tensor:
         batch, = draw(64, task.good)
-        return loss_at(tuned, *next_symbols(batch, after_separator(batch)))
+        return loss_at(tuned, *next_tokens(batch, after_separator(batch)))
 
     learn(tuned, loss, session.size(3000), 2e-3, keep=session.state("fine_tuned"))
     return read, tuned

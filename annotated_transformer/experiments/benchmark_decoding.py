@@ -447,7 +447,7 @@ def command_records(name: str, src: Path, rounds: int) -> list[dict]:
             for contestant, results in ((c, r) for c, r in found.items() if r):
                 words = contestant.lower().replace(",", "").replace(" ", "_")
                 records.append(make_record(
-                    f"decoding_command_{words}_{count}_{training_device().type}", "benchmark", data={"name": src.stem},
+                    f"decoding_command_{words}_{count}_{machine()}", "benchmark", data={"name": src.stem},
                     config={"contestant": contestant, "run": name, "lines": count}, seed=0,
                     seconds=sum(r["decoding_seconds"] for r in results),
                     metrics=min(results, key=lambda r: r["decoding_seconds"])))

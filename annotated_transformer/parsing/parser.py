@@ -132,16 +132,16 @@ def allowed(self: TreeConstraint, state: TreeProgress) -> Bool[Tensor, "sentence
 
 # %% ../../nbs/parsing/parser.ipynb #baa439d6
 def advance(self: TreeConstraint, state: TreeProgress, parent: Int[Tensor, "sentence beam"],
-            symbol: Int[Tensor, "sentence beam"]) -> TreeProgress:
-    "The hypotheses after a step: each continues the one at place `parent` with `symbol`."
+            token: Int[Tensor, "sentence beam"]) -> TreeProgress:
+    "The hypotheses after a step: each continues the one at place `parent` with `token`."
     left, room, depth, chain = (getattr(state, name).gather(1, parent)
                                 for name in ("left", "room", "depth", "chain"))
     stack = state.stack.take_along_dim(parent[..., None], 1)
-    opens, closes = self.opens[symbol], self.partner[symbol] >= 0
-    leaf = ~opens & ~closes & ~self.end[symbol]
+    opens, closes = self.opens[token], self.partner[token] >= 0
+    leaf = ~opens & ~closes & ~self.end[token]
     top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
     return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(),
-                        (chain + 1) * opens, torch.where(opens[..., None] & top, symbol[..., None], stack))
+                        (chain + 1) * opens, torch.where(opens[..., None] & top, token[..., None], stack))
 
 
 TreeConstraint.allowed, TreeConstraint.advance = allowed, advance

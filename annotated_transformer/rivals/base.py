@@ -80,8 +80,8 @@ class Search:
         self.model, self.position = model, 0
         self.fixed, self.kept = model.begin(*model.encode(src))
 
-    def step(self, symbols: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
-        hidden, self.kept = self.model.advance(symbols, self.position, self.fixed, self.kept)
+    def step(self, tokens: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
+        hidden, self.kept = self.model.advance(tokens, self.position, self.fixed, self.kept)
         self.position += 1
         return self.model.embedding.logits(hidden)
 

@@ -128,14 +128,14 @@ class ByteNet(EncoderDecoder):
         ]
 
     def advance(
-        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+        self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
     ) -> tuple[Tensor, list]:
         (memory,), after = fixed, []
-        x = self.vectors("target", symbols)
+        x = self.vectors("target", tokens)
         if position < memory.size(1):
             x = x + memory[:, None, position]
         for block, before in zip(self.decoder, kept):
             window = torch.cat((before, block.before(x)[:, :, None]), 2)
-            x = x + block.after(window.flatten(0, 1))[:, 0].unflatten(0, symbols.shape)
+            x = x + block.after(window.flatten(0, 1))[:, 0].unflatten(0, tokens.shape)
             after.append(window[:, :, 1:])
         return self.output(self.norm(x).relu()), after

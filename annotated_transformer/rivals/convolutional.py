@@ -140,13 +140,13 @@ class Convolutional(EncoderDecoder):
         return [memory, mask], [before] * self.config.n_layers
 
     def advance(
-        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+        self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
     ) -> tuple[Tensor, list]:
-        g, after = self.vectors("target", symbols) + self.positions["target"].table[position], []
+        g, after = self.vectors("target", tokens) + self.positions["target"].table[position], []
         x = self.into["target"](g)
         for l, layer in enumerate(self.decoder):
             window = torch.cat((kept[l], x[:, :, None]), 2)
-            h = gated(layer, window.flatten(0, 1))[:, 0].unflatten(0, symbols.shape)
+            h = gated(layer, window.flatten(0, 1))[:, 0].unflatten(0, tokens.shape)
             h = (h + self.attend(l, h, g, *fixed)[0]) * ROOT_HALF
             x, after = (x + h) * ROOT_HALF, after + [window[:, :, 1:]]
         return self.out["target"](x), after

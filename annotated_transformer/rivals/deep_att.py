@@ -116,10 +116,10 @@ class DeepAtt(EncoderDecoder):
         return [self.alignment.key(memory), memory, mask], [zeros] * (2 * len(self.decoder))
 
     def advance(
-        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+        self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
     ) -> tuple[Tensor, list]:
         context, _ = self.alignment(kept[0], *fixed)
-        x, after = torch.cat((self.vectors("target", symbols), context), -1), []
+        x, after = torch.cat((self.vectors("target", tokens), context), -1), []
         for k, layer in enumerate(self.decoder):
             f = layer.f(x)
             h, c = lstm_step(layer.lstm, f[..., : f.size(-1) // 2], *kept[2 * k : 2 * k + 2])

@@ -120,12 +120,12 @@ class InputFeeding(EncoderDecoder):
         return [self.alignment.key(memory), memory, mask], [torch.zeros_like(state[0][:, :, 0]), *state]
 
     def advance(
-        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+        self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
     ) -> tuple[Tensor, list]:
         "One step: what `decode` returns at this position, and what is kept after it."
         before, *state = kept
-        x = torch.cat((self.vectors("target", symbols), before), -1)
+        x = torch.cat((self.vectors("target", tokens), before), -1)
         state = tuple(part.flatten(0, 1).transpose(0, 1).contiguous() for part in state)
         newest, state = self.decoder(x.flatten(0, 1)[:, None], state)
-        answer = self.answer(newest.unflatten(0, symbols.shape).squeeze(2), *fixed)
-        return answer, [answer, *(part.transpose(0, 1).unflatten(0, symbols.shape) for part in state)]
+        answer = self.answer(newest.unflatten(0, tokens.shape).squeeze(2), *fixed)
+        return answer, [answer, *(part.transpose(0, 1).unflatten(0, tokens.shape) for part in state)]

@@ -156,12 +156,12 @@ class Mixture(Recurrent):
         return self.dropout(x)
 
     def advance(
-        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+        self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
     ) -> tuple[Tensor, list]:
         context, _ = self.alignment(kept[0], *fixed)
-        x, after = self.vectors("target", symbols), []
+        x, after = self.vectors("target", tokens), []
         for i, layer in enumerate(self.decoder):
             h, c = lstm_step(layer, torch.cat((x, context), -1), *kept[2 * i : 2 * i + 2])
-            x = x + h if i else self.mix("decoder", h, torch.ones_like(symbols, dtype=torch.bool))
+            x = x + h if i else self.mix("decoder", h, torch.ones_like(tokens, dtype=torch.bool))
             after += [h, c]
         return x, after

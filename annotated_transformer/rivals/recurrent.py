@@ -148,11 +148,11 @@ class Recurrent(EncoderDecoder):
         return [self.alignment.key(memory), memory, mask], [zeros] * (2 * len(self.decoder))
 
     def advance(
-        self, symbols: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
+        self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list
     ) -> tuple[Tensor, list]:
         "One step: what `decode` returns at this position, and the states after it."
         context, _ = self.alignment(kept[0], *fixed)
-        x, after = self.vectors("target", symbols), []
+        x, after = self.vectors("target", tokens), []
         for i, layer in enumerate(self.decoder):
             h, c = lstm_step(layer, torch.cat((x, context), -1), *kept[2 * i : 2 * i + 2])
             x, after = x + h if i else h, after + [h, c]

@@ -35,7 +35,7 @@ from annotated_transformer.after.decoder_only import (
     drawing,
     joined,
     narrowed,
-    next_symbols,
+    next_tokens,
     short_pairs,
     translations,
 )
@@ -149,7 +149,7 @@ def test_only_the_answer_is_scored():
     src, tgt = torch.tensor([[7, 8, END], [9, END, PAD]]), torch.tensor([[START, 17, END], [START, 19, END]])
     text = tabled(joined(src, tgt))
     assert text.tolist() == [[START, 7, 8, SEPARATOR, 17, END], [START, 9, SEPARATOR, 19, END, PAD]]
-    assert next_symbols(text, after_separator(text))[1].tolist() == [[IGNORED] * 3 + [17, END],
+    assert next_tokens(text, after_separator(text))[1].tolist() == [[IGNORED] * 3 + [17, END],
                                                                      [IGNORED] * 2 + [19, END, IGNORED]]
 
 
@@ -189,7 +189,7 @@ def trained(keep: Path | None, steps: int, stop_at: int | None = None) -> tuple[
     def loss(step: int) -> torch.Tensor:
         if step == stop_at:
             raise KeyboardInterrupt
-        return loss_at(model, *next_symbols(*draw(4, ids)))
+        return loss_at(model, *next_tokens(*draw(4, ids)))
 
     return model, learn(model, loss, steps, every=4, keep=keep)
 

@@ -7,16 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 import torch
 
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
-from annotated_transformer.tools.files import InputError
-from annotated_transformer.tools.options import OptionParser, add_arguments
-from command_line import fails, refused, said, wrong
+from command_line import fails, refused, said, wrong, wrong_with
 from here import ROOT
 
 
@@ -63,30 +60,6 @@ def feature_table() -> list[list[str]]:
     rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines()
             if line.startswith("|")]
     return [row for row in rows[2:] if row[1]]
-
-
-def parser_of(command: str, words: list[str]) -> tuple[OptionParser, list[str]]:
-    "Of `prepare`, that of the kind of corpus; what is not typed and needed is two files of text."
-    module, function = import_module(f"annotated_transformer.{cli.COMMANDS[command]}"), command
-    if command == "prepare":
-        function, words = module.subcommand(words)
-    parser = OptionParser(command)
-    add_arguments(parser, getattr(module, f"{function}_command"))
-    needed = [action.option_strings[0] for action in parser._actions if action.required and action.option_strings]
-    return parser, [*words, *(word for option in needed for word in (option, "x", "x"))]
-
-
-def wrong_with(command: str, words: list[str]) -> str:
-    "What is wrong with a command line whose places are filled."
-    parser, given = parser_of(command, words)
-    for places in range(5):
-        try:
-            parser.parse_intermixed_args(["x"] * places + given)
-            return ""
-        except InputError as error:
-            if "required: " not in (said := str(error)):
-                break
-    return said
 
 
 @pytest.mark.parametrize("row", feature_table(), ids=lambda row: row[0])

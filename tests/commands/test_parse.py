@@ -13,35 +13,17 @@ from annotated_transformer.training.loop import train
 from command_line import fails, in_process, typed
 from here import SMALL
 
-SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
+pytestmark = pytest.mark.usefixtures("short_outputs")
 GREEDY = ["--beam-size", "1"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def short_outputs():
-    "Models that have learned nothing write on to the limit: here it is near."
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "EXTRA", 12)
-        yield
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    "A corpus of the grammar's trees and a run of a few updates."
-    folder = tmp_path_factory.mktemp("made")
-    encode_trees(tree_corpus(folder / "data", "grammar-trees", sizes=SIZES), 300)
-    numbers = {"steps": 8, "warmup_steps": 4, "rate": 1.0, "batch_tokens": 1000, "save_every": 4, "report_every": 4,
-               "precision": "float32"}
-    assert train(open_or_start(folder / "run", folder / "data", "parser-small", SMALL["transformer"] | numbers))
-    return folder
-
-
 @pytest.fixture
-def lines_of(made, tmp_path, capsysbinary):
+def lines_of(small_parser, tmp_path, capsysbinary):
     "Parse the lines of a text; gives what is written, line by line, and what is told."
     def parse(text, *options):
         (tmp_path / "text").write_bytes(text if isinstance(text, bytes) else text.encode())
-        code, out, told = typed(capsysbinary, "parse", made / "run", tmp_path / "text", GREEDY[0], "2", *options)
+        code, out, told = typed(capsysbinary, "parse", small_parser / "run", tmp_path / "text", GREEDY[0], "2",
+                                *options)
         return out.split("\n"), told, code
     return parse
 
@@ -73,9 +55,9 @@ def test_parse_takes_words_that_are_cut_already(lines_of):
     assert read_tree(out[0]).words == ["don't", "f-LRB-x-RRB-", ":--RRB-", "-LRB-", ".", ".", "."]
 
 
-def test_a_sentence_longer_than_any_in_training(made, lines_of):
+def test_a_sentence_longer_than_any_in_training(small_parser, lines_of):
     "A warning with its line, and a tree all the same; an error with --strict, after the lines before it."
-    longest = json.loads((made / "run" / "config.json").read_text())["data"]["longest"]["src"]
+    longest = json.loads((small_parser / "run" / "config.json").read_text())["data"]["longest"]["src"]
     text = f"The dog sleeps.\n{'dog ' * longest}\nThe dog sleeps.\n"
     out, told, code = lines_of(text)
     assert code == 0 and told.count("warning") == 1 and "line 2" in told and str(longest) in told
@@ -95,8 +77,8 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
     assert code == 2 and len(out) == 3 and "text, line 3" in told and "UTF-8" in told and told.count("\n") == 1
 
 
-def test_parse_from_a_pipe(made):
-    done = in_process(["parse", made / "run", *GREEDY], b"The dog sleeps.\n\n")
+def test_parse_from_a_pipe(small_parser):
+    done = in_process(["parse", small_parser / "run", *GREEDY], b"The dog sleeps.\n\n")
     assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
 
 
@@ -127,16 +109,17 @@ def test_a_rival_parses(kind, tmp_path, capsys):
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
-def test_what_is_typed_wrong(made, tmp_path, capsys):
+def test_what_is_typed_wrong(small_parser, tmp_path, capsys):
     for arguments, named in (
-        (["parse", "grammar-trees", made / "data"], ["data: Is a directory", "give a text file"]),
+        (["parse", "grammar-trees", small_parser / "data"], ["data: Is a directory", "give a text file"]),
         (["parse", "grammar-trees", "--split", "test"], ["is not here: name it with --data"]),
         (["parse", "grammar"], ["trees"]), (["parse", tmp_path / "nothing"], ["nothing"]),
-        (["parse", made / "run", tmp_path / "nothing"], ["nothing"]),
-        (["parse", made / "run", "--beam-size", "0"], ["--beam-size 0"]),
-        (["parse", made / "run", "--split", "train"], ["gold"]), (["parse", made / "run", "--split", "tset"], ["tset"]),
-        (["parse", made / "run", "--record", tmp_path / "r.json"], ["--split"]),
-        (["parse", made / "run", "file", "--split", "test"], ["--split", "file"]),
-        (["evaluate", made / "run"], ["annotated-transformer parse"])):
+        (["parse", small_parser / "run", tmp_path / "nothing"], ["nothing"]),
+        (["parse", small_parser / "run", "--beam-size", "0"], ["--beam-size 0"]),
+        (["parse", small_parser / "run", "--split", "train"], ["gold"]),
+        (["parse", small_parser / "run", "--split", "tset"], ["tset"]),
+        (["parse", small_parser / "run", "--record", tmp_path / "r.json"], ["--split"]),
+        (["parse", small_parser / "run", "file", "--split", "test"], ["--split", "file"]),
+        (["evaluate", small_parser / "run"], ["annotated-transformer parse"])):
         fails(arguments, capsys, *named)
     assert not (tmp_path / "r.json").exists()

@@ -3,6 +3,7 @@ import itertools
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -20,7 +21,7 @@ from annotated_transformer.model.symbols import END, UNKNOWN
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.loop import train
-from command_line import fails, in_process, refused, said, write, wrong
+from command_line import fails, in_process, refused, said, write, wrong, wrong_with
 from here import SMALL
 from installed import plainly
 
@@ -125,7 +126,9 @@ def test_a_folder_whose_name_begins_with_a_dash(text, tmp_path):
     done = in_process(["prepare", "--holdout", "10", "--vocab-size", "300", "--train", *text["train"], "--", "-data"],
                       cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(rb"annotated-transformer train runs/-data --\w+ ./-data --\w+ small\n\Z", done.stderr), done.stderr
+    advice = shlex.split(done.stderr.decode().splitlines()[-1].partition("Next: annotated-transformer ")[2])
+    assert advice[:2] == ["train", "runs/-data"] and advice[3::2] == ["./-data", "small"], done.stderr
+    assert wrong_with("train", advice[1:]) == ""
 
 
 @pytest.mark.xdist_group("package")

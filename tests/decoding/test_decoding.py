@@ -150,7 +150,7 @@ def test_a_prefix_that_cannot_be_is_refused(prefix, said):
 
 def test_learned_positions_end_an_output():
     model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
-    assert search(model, src, beam_size=3, early=False).symbol.shape[0] <= 7
+    assert search(model, src, beam_size=3, early=False).token.shape[0] <= 7
     assert all(len(h.token_log_probabilities) <= 7
                for h in (*beam_search(model, src, beam_size=3)[0], *greedy(model, src)))
 
@@ -173,7 +173,7 @@ def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table
             Ensemble(models)
     short, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
     for members in ([model_of(4), short], [short, model_of(4, positions="learned", max_length=64)]):
-        assert search(Ensemble(members), src, beam_size=3, early=False).symbol.shape[0] <= 7
+        assert search(Ensemble(members), src, beam_size=3, early=False).token.shape[0] <= 7
 
 
 def test_a_search_ends_when_nothing_open_can_win():
@@ -183,7 +183,7 @@ def test_a_search_ends_when_nothing_open_can_win():
     with torch.no_grad():
         model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[END]
     short, long = (search(model, src, early=early) for early in (True, False))
-    assert short.symbol.shape[0] <= 3 and short.best(0, 1, 0.6) == long.best(0, 1, 0.6)
+    assert short.token.shape[0] <= 3 and short.best(0, 1, 0.6) == long.best(0, 1, 0.6)
 
 
 def test_a_beam_wider_than_the_vocabulary():

@@ -21,32 +21,10 @@ from annotated_transformer.parsing.treebanks import (
 from annotated_transformer.parsing.trees import clean_tree, linearise, read_tree, read_trees, restore
 from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import start_run, train
-from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import fails, shared
+from here import PARSER_SHAPE, PARSER_TRAINING, TREES, fails, shared
 
-SIZES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
-MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4,
-                          precision="float32")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def short_outputs():
-    "Models that have learned nothing write on to the limit: here it is near."
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "EXTRA", 12)
-        yield
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    "A corpus of the grammar's trees and a run of a few updates."
-    folder = tmp_path_factory.mktemp("made")
-    corpus = tree_corpus(folder / "data", "grammar-trees", sizes=SIZES)
-    vocabulary = encode_trees(corpus, 300)
-    assert train(start_run(folder / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
-    return folder
+pytestmark = pytest.mark.usefixtures("short_outputs")
 
 
 def drawn(count, seed=0):
@@ -187,8 +165,8 @@ def test_odd_words_stay_one_word():
     assert source_line(tree.words).split()[0] == "ab"
 
 
-def test_brackets_are_single_symbols(tmp_path, made):
-    corpus, vocabulary = Corpus.open(made / "data"), load_vocabulary(made / "data")
+def test_brackets_are_single_symbols(tmp_path, small_parser):
+    corpus, vocabulary = Corpus.open(small_parser / "data"), load_vocabulary(small_parser / "data")
     for _, target in corpus.pairs("train"):
         assert len(vocabulary.encode(target)) == len(target.split()) and vocabulary.decode(
             vocabulary.encode(target)) == target
@@ -222,10 +200,10 @@ def test_sequences_with_words(tmp_path, treebanks):
         assert len(vocabulary.encode(target)) == len(vocabulary.encode(source)) + len(brackets)
 
 
-def test_prepared_twice_is_prepared_once(made):
-    before = {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()}
-    encode_trees(tree_corpus(made / "data", "grammar-trees", sizes=SIZES), 300)
-    assert before == {path: path.stat().st_mtime_ns for path in (made / "data").iterdir()
+def test_prepared_twice_is_prepared_once(small_parser):
+    before = {path: path.stat().st_mtime_ns for path in (small_parser / "data").iterdir()}
+    encode_trees(tree_corpus(small_parser / "data", "grammar-trees", sizes=TREES), 300)
+    assert before == {path: path.stat().st_mtime_ns for path in (small_parser / "data").iterdir()
                       if path.name != "encoded.json"} | {
         path: before[path] for path in before if path.name == "encoded.json"}
 
@@ -393,9 +371,9 @@ def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
 
 # --- parsers ----------------------------------------------------------------------------------------------------------
 
-def test_a_tree_for_every_sentence(made):
+def test_a_tree_for_every_sentence(small_parser):
     "Even from a model that has learned nothing: over the sentence's words, well-formed, alone as in a batch."
-    parser = load_parser(made / "run")
+    parser = load_parser(small_parser / "run")
     sentences = [read_tree(tree).words for tree in drawn(12, seed=5)] + [["word"], ["\u4e2d"], ["-LRB-", "x", "-RRB-"]]
     parses = parser.parse_words(sentences, beam_size=3)
     for words, parse in zip(sentences, parses):
@@ -411,9 +389,10 @@ def test_a_tree_for_every_sentence(made):
 
 def test_a_parser_that_writes_the_words(tmp_path):
     "However little it knows, its search writes each sentence; punctuation has its tags; free, it may write anything."
-    corpus = tree_corpus(tmp_path / "data", "grammar-trees", sizes=SIZES, leaves="words")
+    corpus = tree_corpus(tmp_path / "data", "grammar-trees", sizes=TREES, leaves="words")
     vocabulary = encode_trees(corpus, 300)
-    assert train(start_run(tmp_path / "run", corpus.folder, replace(MODEL, vocab_size=len(vocabulary)), TRAINING))
+    shape = replace(PARSER_SHAPE, vocab_size=len(vocabulary))
+    assert train(start_run(tmp_path / "run", corpus.folder, shape, PARSER_TRAINING))
     parser, gold = load_parser(tmp_path / "run"), gold_trees(corpus, "test")[:6]
     parsed = parsing.parse_trees(parser, gold, beam_size=2)
     assert [p.tree.words for p in parsed.parses] == [tree.words for tree in gold] and parsed.mended == 0
@@ -421,8 +400,8 @@ def test_a_parser_that_writes_the_words(tmp_path):
     assert set(parser.parse("The dogs, they sleep.").tags) == {"XX", ",", "."}
 
 
-def test_scores_count_every_sentence(made):
-    parsed = parse_corpus(load_parser(made / "run"), Corpus.open(made / "data"), "test", beam_size=1)
+def test_scores_count_every_sentence(small_parser):
+    parsed = parse_corpus(load_parser(small_parser / "run"), Corpus.open(small_parser / "data"), "test", beam_size=1)
     metrics = parsed.metrics("test")
     assert metrics["sentences/test"] == 30 and metrics["not_counted/test"] == 0 and 0 <= metrics["mended/test"] <= 100
     assert [p.tree.tags for p in parsed.parses] == [tree.tags for tree in parsed.gold]
@@ -446,8 +425,8 @@ class Oracle(Parser):
         return " ".join(ids)
 
 
-def test_a_perfect_parser_has_100(made):
-    gold = gold_trees(Corpus.open(made / "data"), "test")
+def test_a_perfect_parser_has_100(small_parser):
+    gold = gold_trees(Corpus.open(small_parser / "data"), "test")
     whole = parsing.parse_trees(Oracle(gold), gold).metrics("test")
     assert [whole[f"{name}/test"]
             for name in ("f1", "precision", "recall", "complete", "mended")] == [100, 100, 100, 100, 0]
@@ -478,16 +457,16 @@ def test_a_translator_is_no_parser():
     fails(lambda: load_parser("no/such/run"), "no such run")
 
 
-def test_gold_trees_are_asked_of_a_corpus_that_has_none(made):
-    fails(lambda: parse_corpus(load_parser(made / "run"), Corpus.open(made / "data"), "train"), "gold")
+def test_gold_trees_are_asked_of_a_corpus_that_has_none(small_parser):
+    fails(lambda: parse_corpus(load_parser(small_parser / "run"), Corpus.open(small_parser / "data"), "train"), "gold")
 
 
-def test_going_on_from_another_run(made, tmp_path, treebanks):
+def test_going_on_from_another_run(small_parser, tmp_path, treebanks):
     corpus = tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft")
     encode_trees(corpus, 250)
-    before = Run.open(made / "run")
+    before = Run.open(small_parser / "run")
     fails(lambda: parsing.continue_on(tmp_path / "run", corpus.folder, before, 4), "another vocabulary")
-    encode_trees(corpus, load_vocabulary(made / "run"))
+    encode_trees(corpus, load_vocabulary(small_parser / "run"))
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
     for path in (tmp_path / "run" / "checkpoints").iterdir():  # killed before the weights were there
         remove_checkpoint(path)
