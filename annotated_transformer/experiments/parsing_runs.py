@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT', 'TENTH_RECURRENT', 'PAPERS',
-           'CHOICES', 'EXPERIMENTS', 'BASELINES', 'ON_TWO_CORES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'rows_of',
-           'table_4', 'Experiment', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained',
-           'run_in', 'finished', 'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_beam', 'parsed_both_ways',
-           'seen_share', 'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines',
-           'steps', 'run_step', 'measured']
+           'CHOICES', 'RATES', 'EXPERIMENTS', 'BASELINES', 'ON_TWO_CORES', 'FOLDERS', 'TESTED_ON', 'parser_name',
+           'rows_of', 'table_4', 'Experiment', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank',
+           'trained', 'run_in', 'finished', 'choice', 'in_batches', 'left_out_parsed', 'spread', 'chosen_search',
+           'parsed_both_ways', 'seen_share', 'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged',
+           'known_trees', 'baselines', 'steps', 'run_step', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
 import math
@@ -24,8 +24,8 @@ from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
 from .runner import Place, Step, TimeUp, begun_run
 from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score_trees
-from ..parsing.parser import (ALPHA, PARSER, PARSER_SMALL, PARSER_TRAINING, Parser, choose_beam,
-                                           continue_on, load_parser, parse_trees)
+from ..parsing.parser import (ALPHA, PARSER, PARSER_SMALL, PARSER_TRAINING, Parser,
+                                                  choose_search, continue_on, load_parser, parse_trees)
 from ..parsing.treebanks import gold_trees, encode_trees, tree_corpus
 from ..parsing.trees import Leaves, Tree, linearise, read_tree, restore
 from ..rivals.base import body_parameters, fitted
@@ -125,6 +125,7 @@ PAPERS = Experiment("craft", "CRAFT, the paper's model", PARSER,
                             keep=5),
                     leaves="XX", vocabulary=16_000)
 CHOICES = (0.1, 0.3), (0.2, 0.3), (0.1, 0.2)
+RATES = (0.1, 0.44), (0.1, 0.88), (0.2, 0.88)  # on all of CRAFT
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #508443fc
 EXPERIMENTS = {
@@ -141,8 +142,8 @@ EXPERIMENTS = {
     "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="",
                                  choices=TENTH_RECURRENT.choices),
     "craft": CRAFT,
-    "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000,
-                               choices=((0.1, 0.44), (0.1, 0.88), (0.2, 0.88))),
+    "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000, choices=RATES),
+    "craft_chosen": replace(CRAFT, training=replace(SMALL, steps=20_000), choose_steps=1000, choices=RATES),
     "craft_genia": replace(CRAFT, corpus="craft+genia", trained_on="CRAFT and GENIA", vocabulary=4000,
                            tests=("test", "test_genia")),
     "craft_semi": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth, and others parsed", parsed_by="craft_tenth"),
@@ -329,21 +330,26 @@ def spread(items: Sequence, most: int) -> list:
     return list(items) if most >= len(items) else [items[i * len(items) // most] for i in range(most)]
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #9cff969e
-def chosen_beam(name: str, parser: Parser, session: Session) -> dict:
-    "`beam_size`, and the F1 of each width on the experiment's development set."
-    path = session.at(name, "beam").with_suffix(".json")
+def chosen_search(name: str, parser: Parser, session: Session) -> dict:
+    "`beam_size` and `alpha`, and the F1 of each width and each alpha on the experiment's development set."
+    path = session.at(name, "search").with_suffix(".json")
     if not path.exists():
         session.minutes()
-        beam, found = choose_beam(parser, corpus_of(name, session), most=session.scaled(200, 8), progress=True)
-        write_json(path, {"beam_size": beam, "f1_dev": {str(width): f1 for width, f1 in found.items()}})
+        beam_size, alpha, found = choose_search(parser, corpus_of(name, session), session.scaled(200, 8), progress=True)
+        write_json(path, {
+            "beam_size": beam_size, "alpha": alpha,
+            "f1_dev": {str(width): f1 for (width, other), f1 in found.items() if other == ALPHA},
+            "f1_dev_alpha": {str(other): f1 for (width, other), f1 in found.items() if width == beam_size}})
     return read_json(path)
 
 
-def parsed_both_ways(parser: Parser, gold: Sequence[Tree], split: str, beam_size: int) -> dict[str, float]:
+def parsed_both_ways(
+    parser: Parser, gold: Sequence[Tree], split: str, beam_size: int, alpha: float
+) -> dict[str, float]:
     "A test set's metrics with the search among trees, and `f1_free` and `mended_free` with free search."
-    free = parse_trees(parser, gold, beam_size, progress=True, constrained=False)
+    free = parse_trees(parser, gold, beam_size, alpha, progress=True, constrained=False)
     beside = {f"f1_free/{split}": round(free.scores.f1, 4), f"mended_free/{split}": round(free.mended, 4)}
-    return parse_trees(parser, gold, beam_size, progress=True).metrics(split) | beside
+    return parse_trees(parser, gold, beam_size, alpha, progress=True).metrics(split) | beside
 
 
 def seen_share(corpus: Corpus, gold: Sequence[Tree]) -> float:
@@ -356,13 +362,13 @@ def measure(name: str, session: Session) -> dict:
     "Train and score an experiment. Returns its record; raises TimeUp if time runs out first."
     e, run = EXPERIMENTS[name], trained(name, session)
     corpus, parser, began = Corpus.open(run.config["data"]["folder"]), load_parser(run.folder), time.monotonic()
-    search = chosen_beam(name, parser, session) | {"alpha": ALPHA}
+    search = chosen_search(name, parser, session)
     metrics = {k: run.record.read()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
                                                        "perplexity/dev", "accuracy/dev")}
     for split in e.tests:
         session.minutes()
         gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
-        found = (parsed_both_ways(parser, gold, split, search["beam_size"])
+        found = (parsed_both_ways(parser, gold, split, search["beam_size"], search["alpha"])
                  | {f"seen/{split}": seen_share(corpus, gold)})
         run.record.add_evaluation(split, found, **search)
         metrics |= found
