@@ -176,8 +176,7 @@ def runs_by_block(records: Mapping[str, dict], pattern: str, read: Callable, mix
 def comparison_for(claims: Sequence[dict], records: Mapping[str, dict]) -> str:
     "Whose runs answer a question: the first comparison with all the seeds that are asked for, else the last."
     candidates = claims[0].get("of", ["row_small"])
-    wanted = {system: claim.get("seeds", 1) for claim in claims if not claim.get("optional")
-              for pair in claim["pairs"] for system in pair}
+    wanted = {system: claim.get("seeds", 1) for claim in claims for pair in claim["pairs"] for system in pair}
     whole = (of for of in candidates
              if all(len(matching(records, f"{of}_{system}_seed*")) >= n for system, n in wanted.items()))
     return next(whole, candidates[-1])
@@ -281,8 +280,7 @@ def comparisons(claims: Sequence[dict], records: Mapping[str, dict]) -> list[Com
                 within = within.get(measure) if isinstance(within, dict) else within
                 distance = one.margin.effect if within is None else within - abs(one.margin.effect)
                 one = one._replace(distance=distance, p=one.margin.p(distance))
-            if one.margin or not claim.get("optional"):  # a comparison without records counts, too
-                group.append((claim, one))
+            group.append((claim, one))  # a comparison without records counts, too
         for (claim, one), p in zip(group, holm([one.p for _, one in group])):
             found.append(decided(claim, one._replace(holm=p), runs, len(group), records) if one.margin else one)
     return found

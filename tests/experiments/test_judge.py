@@ -412,9 +412,9 @@ def test_the_runs_to_the_end_decide_when_they_are_all_there():
     assert rivals(earlier | {name: r for name, r in ahead.items()
                              if name != "to_the_end_transformer_seed2"}) == rivals(earlier)
     now = judge_all([CLAIMS[name] for name in RIVALS], earlier | ahead)
-    assert [[f.verdict for f in now[name]] for name in RIVALS] == [[HOLDS] * 2, [HOLDS] * 2,
-                                                                   [OPEN] * 2]  # GNMT's shape, if time allows
-    assert all(record.startswith("to_the_end_") for of in now.values() for f in of for record in f.records)
+    assert [[f.verdict for f in now[name]] for name in RIVALS] == [[HOLDS] * 2] * 3
+    assert all(record.startswith("to_the_end_") for name in RIVALS[:2] for f in now[name] for record in f.records)
+    assert all(record.startswith("wider_rates_") for f in now[RIVALS[2]] for record in f.records)
 
 
 def test_behind_at_the_end_is_a_no_only_where_nothing_is_gained_any_more():
@@ -433,7 +433,7 @@ def test_behind_at_the_end_is_a_no_only_where_nothing_is_gained_any_more():
 def test_the_rules_of_the_runs_are_the_claims():
     "to_the_end.toml says in words what the claims say as data."
     rules = (ROOT / "annotated_transformer/experiments/plans/to_the_end.toml").read_text()
-    claims = [CLAIMS[name] for name in RIVALS]
+    claims = [CLAIMS[name] for name in RIVALS[:2]]
     assert "from update 3,600 to 4,000" in rules and {claim["slope"]
                                                       for claim in claims} == {400} and {
                                                           claim["family"] for claim in claims} == {"rivals"}
@@ -442,9 +442,9 @@ def test_the_rules_of_the_runs_are_the_claims():
     systems = {system["name"]: system["seeds"]["de"] for system in tomllib.loads(rules)["system"]}
     assert set(systems) == set(claims[0]["among"]) and set(map(tuple, systems.values())) == {(0, 1, 2)}
     both = comparisons(claims, the_end({"input-feeding": 3, "convolutional": 2, "recurrent": 9}))
-    assert {c.margin.freedom for c in both} == {(4 - 1) * (3 - 1)} and len(both) == 6
+    assert {c.margin.freedom for c in both} == {(4 - 1) * (3 - 1)} and len(both) == 4
     p = sorted((c.p, c.holm) for c in both if c.measure == "BLEU")
-    assert p[0][1] == pytest.approx(3 * p[0][0]) and p[1][1] == pytest.approx(max(2 * p[1][0], p[0][1]))
+    assert p[0][1] == pytest.approx(2 * p[0][0]) and p[1][1] == pytest.approx(max(p[1][0], p[0][1]))
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
