@@ -274,11 +274,11 @@ def test_table_3_from_the_raw_records(records):
 def test_margins_from_the_raw_records(found, records):
     for c in comparisons([CLAIMS["better_than_convolutional"], CLAIMS["better_than_recurrent"]], records):
         key = {"perplexity": "perplexity/dev", "BLEU": "sacrebleu/dev"}[c.measure]
-        ours, theirs = ([raw(f"wider_rates_{system}_seed{s}")["metrics"][key] for s in range(3)]
+        ours, theirs = ([raw(f"to_the_end_{system}_seed{s}")["metrics"][key] for s in range(3)]
                         for system in ("transformer", c.worse))
         margins = [100 * math.log(b / a) if c.measure == "perplexity" else a - b for a, b in zip(ours, theirs)]
-        assert c.margin.effect == pytest.approx(mean(margins)) and c.margin.freedom == 6
-        assert set(c.records) == {f"wider_rates_{system}_seed{s}" for system in ("transformer", c.worse)
+        assert c.margin.effect == pytest.approx(mean(margins)) and c.margin.freedom == 4
+        assert set(c.records) == {f"to_the_end_{system}_seed{s}" for system in ("transformer", c.worse)
                                   for s in range(3)}
 
 
