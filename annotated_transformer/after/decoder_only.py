@@ -34,7 +34,7 @@ class DecoderOnly(EncoderOnly):
 
 # %% ../../nbs/after/decoder_only.ipynb #1398693f
 def next_tokens(ids: Int[Tensor, "batch length"], scored: Bool[Tensor, "batch length"] | None = None
-                 ) -> tuple[Int[Tensor, "batch length-1"], Int[Tensor, "batch length-1"]]:
+                ) -> tuple[Int[Tensor, "batch length-1"], Int[Tensor, "batch length-1"]]:
     """Inputs, and as targets the tokens after them. Padding and what is not `scored` (default: all is)
     becomes `IGNORED`.
     """

@@ -133,7 +133,7 @@ def longest_outputs(model: nn.Module, src: Int[Tensor, "batch src"], config: Sea
 
 
 def forced_tokens(prefix: Sequence[Sequence[int]] | None,
-                   limits: Int[Tensor, " batch"]) -> Int[Tensor, "batch longest_prefix"]:
+                  limits: Int[Tensor, " batch"]) -> Int[Tensor, "batch longest_prefix"]:
     "The tokens of each sentence's forced prefix, padded. Raises ValueError for a prefix that no output can have."
     prefix = [[] for _ in limits] if prefix is None else prefix
     if len(prefix) != len(limits):
