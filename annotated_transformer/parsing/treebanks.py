@@ -9,7 +9,6 @@ __all__ = ['PENN_SECTIONS', 'BLOCK', 'TREES', 'WORDED', 'CLEANING', 'TreebankTre
            'tree_symbols', 'encode_trees', 'escape', 'tokenise']
 
 # %% ../../nbs/parsing/treebanks.ipynb #ece58c52
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -72,20 +71,18 @@ def treebank_files(name: str, source) -> dict[str, list[Path]]:
     if name == "ptb":
         return penn_files(source)
     files = tree_files(nltk_sample() if name == "ptb-sample" and source is None else source)
-    genia = [path for path in files if path.name.startswith("genia")]
-    if "genia" in name and not genia:
-        raise InputError(f"{source}: no file genia*.mrg.gz: give a folder that holds GENIA's treebank")
     if name == "genia":
-        return {"blocks": genia}
-    if name in ("craft", "craft+genia"):  # other treebanks may lie beside it
+        if genia := [path for path in files if path.name.startswith("genia")]:
+            return {"blocks": genia}
+        raise InputError(f"{source}: no file genia*.mrg.gz: give a folder that holds GENIA's treebank")
+    if name == "craft":  # other treebanks may lie beside it
         files = [path for path in files if ".tree" in path.suffixes] or files
     if len(files) < 10:
         raise InputError(
             f"{source} has {len(files)} file{'' if len(files) == 1 else 's'} with trees: give a folder with 10 or more "
             f"(.mrg or "
                          ".tree), to be split by file")
-    split = {split: [path for i, path in enumerate(files) if split_of(i) == split] for split in PENN_SECTIONS}
-    return split | ({"blocks": genia} if name == "craft+genia" else {})
+    return {split: [path for i, path in enumerate(files) if split_of(i) == split] for split in PENN_SECTIONS}
 
 # %% ../../nbs/parsing/treebanks.ipynb #2c11c8ba
 def nltk_sample() -> Path:
@@ -121,15 +118,10 @@ def as_pair(place: tuple[str, int], tree: Tree | None, leaves: Leaves) -> Pair:
 
 
 def splits_of(files: dict[str, list[Path]]) -> dict[str, Iterator[TreebankTree]]:
-    "A treebank's trees by split. Blocks beside files have a test set of their own, `test_genia`."
-    trees = {split: treebank(files[split]) for split in PENN_SECTIONS if split in files}
-    if "blocks" not in files:
-        return trees
-    blocks = {split: in_blocks(files["blocks"], split) for split in PENN_SECTIONS}
-    if not trees:
-        return blocks
-    return ({split: itertools.chain(trees[split], blocks[split]) for split in ("train", "dev")}
-            | {"test": trees["test"], "test_genia": blocks["test"]})
+    "A treebank's trees by split."
+    if "blocks" in files:
+        return {split: in_blocks(files["blocks"], split) for split in PENN_SECTIONS}
+    return {split: treebank(some) for split, some in files.items()}
 
 # %% ../../nbs/parsing/treebanks.ipynb #33ca22c2
 def in_blocks(files: Iterable[Path], split: str) -> Iterator[TreebankTree]:
@@ -175,7 +167,7 @@ def check_mixture(share: float, weight: float) -> None:
 def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share: float = 1.0, extra=None,
                 weight: float = 1.0, sizes: dict | None = None, strict: bool = False,
                 overwrite: bool = False) -> Corpus:
-    """A corpus of trees. `name` is ptb, ptb-sample, craft, genia, craft+genia or grammar-trees.
+    """A corpus of trees. `name` is ptb, ptb-sample, craft, genia or grammar-trees.
 
     The treebank's files are in `source`. `leaves` stand for the words in a sequence. A `share` of the training
     trees is used, and a file `extra` of parsed trees is mixed in with `weight`. `sizes` is for
