@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
-from .prepare import SIZES, Symbols, learn_and_encode
+from .prepare import SIZES, VocabularyOptions, learn_and_encode
 from .train import open_or_start, translator_of_dev
 from ..corpus.corpora import Corpus, grammar_corpus
 from ..tools.files import InputError, needs
@@ -62,7 +62,7 @@ def demo_command(folder: Path = Path("runs/demo"), /, *, steps: int | None = Non
     data, run_folder = folder / "data", folder / "run"
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
-        learn_and_encode(grammar_corpus(data), Symbols(), SIZES["grammar"])
+        learn_and_encode(grammar_corpus(data), VocabularyOptions(), SIZES["grammar"])
     preset = None if (run_folder / "config.json").exists() else "tiny"
     run = open_or_start(run_folder, data, preset, given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")

@@ -158,7 +158,7 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
         if n_best or scores:
             fields.append(f"{t.score:.4f}")
         if scores:
-            fields.append(" ".join(f"{symbol}:{p:.4f}" for symbol, p in zip(t.symbols, t.log_probabilities)))
+            fields.append(" ".join(f"{token}:{p:.4f}" for token, p in zip(t.tokens, t.log_probabilities)))
         made.append(" ||| ".join(fields) + "\n")
     return "".join(made).encode("utf-8")
 

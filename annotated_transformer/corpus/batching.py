@@ -6,7 +6,7 @@
 __all__ = ['POOL', 'mapped', 'Sequences', 'WordIds', 'encode_lines', 'ends_header', 'Batch', 'fill', 'pad', 'padded', 'positions',
            'padding_share', 'halves', 'fits', 'divided', 'chance', 'assigned', 'pool_batches', 'batch_indices',
            'encoded_sides', 'ParallelCorpus', 'encoded_so_far', 'text_lines', 'encode_corpus', 'Unknown',
-           'unknown_symbols']
+           'unknown_tokens']
 
 # %% ../../nbs/corpus/batching.ipynb #e78ee74d
 import contextlib
@@ -364,7 +364,7 @@ class Unknown(NamedTuple):
         return f"{self.name}: {self.count:,} of {counted(self.tokens, 'token')} are unknown ({self.share:.2%}): {named}"
 
 
-def unknown_symbols(corpus: Corpus, vocabulary: Vocabulary, most: int = 10_000) -> list[Unknown]:
+def unknown_tokens(corpus: Corpus, vocabulary: Vocabulary, most: int = 10_000) -> list[Unknown]:
     "Of each encoded file of `corpus` in which something is unknown: how much, and which characters."
     found, vocabulary = [], vocabulary.normalised_by(corpus.normaliser)
     for split, side in itertools.product(corpus.splits, ("src", "tgt")):

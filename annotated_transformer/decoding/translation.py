@@ -65,7 +65,7 @@ class Translation(NamedTuple):
 
     text: str
     score: float  # log-probability / length penalty
-    symbols: list[str]  # the end token last, unless the limit cut it
+    tokens: list[str]  # the end token last, unless the limit cut it
     log_probabilities: list[float]  # of each token, given the source and the tokens before it
 
 
@@ -524,10 +524,10 @@ def target_probabilities(translator: Translator, src: Sequence[str],
     "Of each given target: its tokens, the end included, with the log-probability of each. Checks as `measure` does."
     translator.check_pairs(src, tgt)
     found = [[] for _ in tgt]
-    symbols = [translator.vocabulary.pieces(ids) for ids in translator.encode(tgt, "tgt")]
+    tokens = [translator.vocabulary.pieces(ids) for ids in translator.encode(tgt, "tgt")]
     for rows, loss, _, _ in reference_losses(translator, src, tgt):
         for i, row in zip(rows, (-loss).tolist()):
-            found[i] = list(zip(symbols[i], row))
+            found[i] = list(zip(tokens[i], row))
     return found
 
 
@@ -537,8 +537,8 @@ def write_sentences(path: Path, translator: Translator, src: Sequence[str], refe
     from sacrebleu.metrics import BLEU
 
     sums = np.zeros((len(references), 3))
-    for rows, loss, right, symbols in reference_losses(translator, src, references):
-        sums[rows] = torch.stack([loss.sum(1), symbols.sum(1), right.sum(1)], 1).numpy()
+    for rows, loss, right, tokens in reference_losses(translator, src, references):
+        sums[rows] = torch.stack([loss.sum(1), tokens.sum(1), right.sum(1)], 1).numpy()
     with writing(path, "w") as file:
         print(*SENTENCE, sep="\t", file=file)
         for translation, reference, (nats, tokens, right) in zip(translations, references, sums):

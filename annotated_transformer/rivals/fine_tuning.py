@@ -36,9 +36,9 @@ from ..training.runs import Run
 from ..training.loop import open_data
 
 # %% ../../nbs/rivals/fine_tuning.ipynb #b57ac252
-def ngrams(symbols: Sequence) -> Counter:
+def ngrams(tokens: Sequence) -> Counter:
     "All ngrams of 1 to 4 consecutive tokens, with their counts."
-    return Counter(tuple(symbols[i : i + n]) for n in range(1, 5) for i in range(len(symbols) - n + 1))
+    return Counter(tuple(tokens[i : i + n]) for n in range(1, 5) for i in range(len(tokens) - n + 1))
 
 
 def gleu(output: Sequence, reference: Sequence) -> float:

@@ -304,8 +304,8 @@ def test_scores_of_given_targets(made, tmp_path, capsysbinary):
         total, tokens = line.split(" ||| ")
         numbers = [float(token.rsplit(":", 1)[1]) for token in tokens.split()]
         assert float(total) == pytest.approx(sum(numbers), abs=1e-3)
-        if h.log_probabilities and h.symbols[-1] == "</s>" and t.encode([h.text], "tgt")[0][:-1] == t.vocabulary.encode(
-            h.text) and len(numbers) == len(h.symbols):
+        if h.log_probabilities and h.tokens[-1] == "</s>" and t.encode([h.text], "tgt")[0][:-1] == t.vocabulary.encode(
+            h.text) and len(numbers) == len(h.tokens):
             assert numbers == pytest.approx(h.log_probabilities, abs=2e-3)
     fails(["score", str(made / "run"), str(src), str(write(tmp_path / "b.de", ["eins"]))], capsysbinary,
           "a.en has 3 lines")
