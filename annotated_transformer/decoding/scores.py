@@ -93,7 +93,7 @@ def punctuation():
 
 def replace_unicode_punctuation(text: str) -> str:
     "`text` with typographic and full-width signs as ASCII, like Moses' script of this name."
-    return punctuation().replace_unicode_punct(text.replace("\uff11", '"'))
+    return punctuation().replace_unicode_punct(text.replace("\uff11", '"'))  # Moses' own mistake with a full-width 1
 
 # %% ../../nbs/decoding/scores.ipynb #5c71a10d
 INFORMATION_SEPARATORS = dict.fromkeys(range(0x1C, 0x20))  # white space for Python, not for Perl

@@ -246,9 +246,9 @@ class FastTransformer(Transformer):
 
 # %% ../../nbs/engine/fast.ipynb #1b4b8306
 def fast(model: nn.Module) -> nn.Module:
-    """A plain `Transformer` with its fast arithmetic, sharing everything, and cuDNN's attention switched off for the
-    whole process;
-    any other model as it is, without that.
+    """The fast twin of a plain `Transformer`, sharing everything; any other model as it is.
+
+    Making a twin switches cuDNN's attention off for the whole process.
     """
     if type(model) is not Transformer:
         return model

@@ -45,7 +45,7 @@ ROOT_HALF = math.sqrt(0.5)
 
 
 def normalised_linear(n: int, m: int) -> nn.Linear:
-    "A normalised_linear map with weight normalisation, initialised to keep the variance."
+    "A linear map with weight normalisation, initialised to keep the variance."
     layer = nn.Linear(n, m)
     nn.init.normal_(layer.weight, std=math.sqrt(1 / n))
     nn.init.zeros_(layer.bias)
@@ -53,7 +53,7 @@ def normalised_linear(n: int, m: int) -> nn.Linear:
 
 
 def convolution(d: int, kernel: int, dropout: float) -> nn.Conv1d:
-    "A convolution from width d to 2 d, before a gated normalised_linear unit."
+    "A convolution from width d to 2 d, before a gated linear unit."
     layer = nn.Conv1d(d, 2 * d, kernel)
     nn.init.normal_(layer.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * d)))
     nn.init.zeros_(layer.bias)
@@ -61,7 +61,7 @@ def convolution(d: int, kernel: int, dropout: float) -> nn.Conv1d:
 
 
 def gated(layer: nn.Conv1d, x: Float[Tensor, "batch length d"]) -> Float[Tensor, "batch windows d"]:
-    "The gated normalised_linear unit of the convolution of `x`, which must be padded already."
+    "The gated linear unit of the convolution of `x`, which must be padded already."
     return F.glu(layer(x.transpose(1, 2)), 1).transpose(1, 2)
 
 
