@@ -46,7 +46,7 @@ lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy of t
 	@paper=$(HAVE_PAPER); $(RUN) ANNOTATED_TRANSFORMER_PAPER="$$paper" PYTHONPATH="$$PWD/.ci/lab" jupyter lab --custom-css \
 		--ServerApp.jpserver_extensions='{"book_lab": True, "jupyterlab": True, "jupyterlab_jupytext": False}' \
 		--ServerApp.contents_manager_class=book_lab.Notebooks --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter \
-		--LabApp.app_settings_dir="$$PWD/.ci/lab/settings" --LabApp.default_url=/lab/tree/nbs/index.ipynb $(LAB)
+		--LabApp.app_settings_dir="$$PWD/.ci/lab/settings" --LabApp.default_url=/lab/tree/nbs/index.ipynb
 
 exercises: $(DEVELOP) ## write exercises/, a learner's copy of the chapters without the solutions
 	@$(RUN) python .ci/exercises.py

@@ -64,11 +64,6 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, x, y, button="left", clickCount=1)
 
-    def double_click(self, x: float, y: float):
-        for count in (1, 2):
-            for kind in ("mousePressed", "mouseReleased"):
-                self.mouse(kind, x, y, button="left", clickCount=count)
-
     def open(self, url: str, ready: str = "true"):
         "Goes to `url` and waits until the page has loaded and the expression `ready` is true."
         self.call("Page.navigate", url=url)

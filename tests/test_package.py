@@ -106,6 +106,13 @@ for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("all", lambd
     assert printed.splitlines() == ["Die Kuh ist alt, aber sie spielt. True", "scores", "all"]
 
 
+def test_extras_that_errors_name_are_there():
+    extras = {key.removesuffix("_requirements") for key in settings() if key.endswith("_requirements")} | {"all"}
+    named = {(path.name, extra) for path in (ROOT / "annotated_transformer").rglob("*.py")
+             for extra in re.findall(r'\bneeds\([^(),]+, "(\w+)"\)', path.read_text(encoding="utf-8"))}
+    assert named and {extra for _, extra in named} <= extras, named
+
+
 def test_public_names_are_documented():
     import annotated_transformer
 

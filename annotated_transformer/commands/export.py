@@ -9,19 +9,18 @@ __all__ = ['export_command']
 from pathlib import Path
 from typing import Literal
 
-from .explore import explore_command
-from ..exports.ctranslate2 import export_run
+from ..exports.ctranslate2 import export_ctranslate2
 from ..exports.hugging_face import export_hugging_face
 from ..exports.onnx import export_onnx
 from ..tools.files import InputError
 from ..tools.options import say
 from ..decoding.translation import load
-from ..training.runs import shipped_runs
+from ..training.runs import check_free
 
 # %% ../../nbs/commands/export.ipynb #a50f9133
 def export_command(
     run: Path, folder: Path, /, *,
-    to: Literal["ctranslate2", "huggingface", "onnx", "page"] = "ctranslate2",
+    to: Literal["ctranslate2", "huggingface", "onnx"] = "ctranslate2",
     quantization: Literal["float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16",
                           "int16"] | None = None,
 ) -> None:
@@ -33,21 +32,17 @@ def export_command(
 
     Args:
         run: a run directory, or the name of weights that ship with the package
-        folder: the new folder; a README in it says how to use it. For a page, its file
-        to: a fast engine that only translates, a MarianMTModel with its tokenizer, graphs for any ONNX runtime, or a
-            page to look inside, as `explore` writes it
+        folder: the new folder; a README in it says how to use it
+        to: a fast engine that only translates, a MarianMTModel with its tokenizer, or graphs for any ONNX runtime
         quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a
             large model's space)
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")
-    if str(folder) in shipped_runs():  # the next command would take the weights that ship
-        raise InputError(f"{folder}: the name of weights that ship: name another folder")
-    if to == "page":
-        return explore_command(run, folder)
+    check_free(folder)
     translator = load(run)
     if to == "ctranslate2":
-        export_run(translator, folder, quantization)
+        export_ctranslate2(translator, folder, quantization)
     elif to == "huggingface":
         export_hugging_face(translator, folder)
     else:

@@ -19,7 +19,7 @@ from ..tools.files import InputError, creating, file_digest, needs, write_json
 from ..tools.options import say
 from ..tools.records import origin
 from ..tools.text_files import in_shell
-from ..training.runs import shipped_runs
+from ..training.runs import check_free
 
 # %% ../../nbs/commands/importing.ipynb #46168b44
 READERS = {"config.json": read_marian, "config.yaml": read_joeynmt, "dict.*.txt": read_fairseq}  # by a file of each
@@ -65,8 +65,7 @@ def import_command(source: str, run: Path, /) -> None:
     """
     from safetensors.torch import save_file
 
-    if str(run) in shipped_runs():
-        raise InputError(f"{run}: the name of weights that ship: name another folder")
+    check_free(run)
     config, weights, vocabulary, facts = read_model(Path(source) if Path(source).is_dir() else fetched(source))
     file, known = facts.pop("file"), {name: fact for name, fact in facts.items() if fact}
     data: dict[str, Any] = {"name": Path(source).resolve().name, "splits": {}, "vocabulary": vocabulary.digest, **known}

@@ -76,13 +76,13 @@ def parse_command(
 
     Args:
         run: a run directory of a parser, or grammar-trees, which ships: it knows the words of the built-in grammar, and
-        no others
+            no others
         file: a text file with one sentence per line (default: standard input)
         tokenized: sentences are already split into words, separated by blanks
         beam_size: hypotheses kept at each step (1: greedy)
         alpha: exponent of the length penalty (0: none)
         strict: a sentence longer than any in training, or with words that a model of the grammar lacks, is an error
-        instead of a warning
+            instead of a warning
         split: a development or test set to parse and score
         data: the corpus with that split (default: the one that the run was trained on)
         record: write a result record with the split's scores to this file

@@ -246,7 +246,7 @@ def translate_command(
 
     Args:
         run: a run directory, or the name of weights that ship: ende (English to German), or grammar (of the built-in
-        grammar's words alone)
+          grammar's words alone)
         others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line
           (standard input where not given)
         beam_size: hypotheses kept at each step (1: greedy)

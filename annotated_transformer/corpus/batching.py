@@ -232,20 +232,9 @@ def pool_batches(pools: Integer[np.ndarray, " sentences"], pool: int, src_length
 
 
 def batch_indices(src_lengths: Integer[np.ndarray, " sentences"], tgt_lengths: Integer[np.ndarray, " sentences"],
-                  batch_tokens: int, seed: int | None = None, epoch: int = 0,
-                  size: int = POOL) -> list[Integer[np.ndarray, " batch"]]:
-    """The sentences of each batch of an epoch, in pools of about `size` pairs that `divided` cuts.
-
-    Everything is drawn from (seed, epoch). Without a seed there is one pool, the short first: the order for
-    evaluation.
-    """
-    n = len(src_lengths)
-    if seed is None or n == 0:
-        return divided(np.arange(n), src_lengths, tgt_lengths, batch_tokens)
-    count = math.ceil(n / size)
-    pools = assigned(n, count, seed, epoch)
-    return [batch for pool in range(count)
-            for batch in pool_batches(pools, pool, src_lengths, tgt_lengths, batch_tokens, seed, epoch)]
+                  batch_tokens: int) -> list[Integer[np.ndarray, " batch"]]:
+    "The sentences of each batch for evaluation: all in one pool, nothing random, the short first."
+    return divided(np.arange(len(src_lengths)), src_lengths, tgt_lengths, batch_tokens)
 
 # %% ../../nbs/corpus/batching.ipynb #3f3b1696
 def encoded_sides(folder: str | Path, split: str) -> tuple[Sequences, Sequences]:
@@ -281,7 +270,7 @@ class ParallelCorpus:
         "The batches of one pool of an epoch, in order. Without a seed all is one pool, the short first."
         lengths = self.src_lengths, self.tgt_lengths
         if seed is None:
-            return divided(np.arange(len(self)), *lengths, batch_tokens)
+            return batch_indices(*lengths, batch_tokens)
         return pool_batches(self._pools(seed, epoch), pool, *lengths, batch_tokens, seed, epoch)
 
     def batch(self, indices: Integer[np.ndarray, " batch"]) -> Batch:

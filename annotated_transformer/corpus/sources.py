@@ -26,11 +26,7 @@ from annotated_transformer.tools.text_files import (
 def hub_pairs(name: str, config: str | None, split: str, src: str, tgt: str, streaming: bool = False,
               total: int | None = None) -> Iterator[Pair]:
     "The pairs of a data set on the Hugging Face Hub. Raises InputError without the library or the network."
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise InputError(f"{name} needs the library datasets: pip install 'annotated-transformer[corpora]', "
-                         "or give as source a folder with the files") from None
+    load_dataset = needs("datasets", "corpora").load_dataset
     try:
         with progress(total, " pairs", split) as bar:
             rows = load_dataset(name, config, split=split, streaming=streaming)

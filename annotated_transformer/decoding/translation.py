@@ -167,11 +167,11 @@ class Completion(Constraint):
         return self.State(rest, [max(0, wait - 1) for wait in state.wait])
 
 # %% ../../nbs/decoding/translation.ipynb #3d0f7a11
-def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device,
-                 workers: int | None = None) -> Iterator[list]:
-    "What `work` makes of each part, in order; `workers` at a time, by default one for each thread of a processor."
+def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device
+                 ) -> Iterator[list]:
+    "What `work` makes of each part, in order; on a processor, as many at a time as there are threads."
     threads = torch.get_num_threads()
-    workers = min(len(parts), workers or (threads if device.type == "cpu" else 1))
+    workers = min(len(parts), threads if device.type == "cpu" else 1)
     if workers <= 1:
         yield from map(work, parts)
         return
@@ -248,13 +248,12 @@ class Translator:
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
     def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 1000,
-               progress=False, first_line: int = 1, workers: int | None = None,
-               **options) -> list[list[Hypothesis]]:
+               progress=False, first_line: int = 1, **options) -> list[list[Hypothesis]]:
         """The hypotheses of each line, in order; sentences of similar lengths are searched together.
 
         An empty line has a single, empty hypothesis. `progress` shows a bar, or is a tqdm bar to advance. A prefix is a
-        text for all outputs, or a text or ids for each line. Warnings count lines from `first_line`. `workers` batches
-        are searched at once (by default one for each thread of a processor). `options` are fields of `SearchConfig`.
+        text for all outputs, or a text or ids for each line. Warnings count lines from `first_line`. `options` are
+        fields of `SearchConfig`.
         """
         config = search_config(config, **options)
         encoded = cut_sources(self.encode(lines), self.max_tokens, first_line)
@@ -273,7 +272,7 @@ class Translator:
         parts = [sought[batch] for batch in reversed(batches(sources, sources, batch_tokens))]
         with optional_progress_bar(progress, len(lines), "sentences", "translating") as bar:
             bar.update(len(lines) - len(sought))
-            for rows, several in zip(parts, side_by_side(searched, parts, self.device, workers)):
+            for rows, several in zip(parts, side_by_side(searched, parts, self.device)):
                 for i, hypotheses in zip(rows, several):
                     found[i] = hypotheses
                 bar.update(len(rows))
@@ -293,8 +292,7 @@ class Translator:
 
         No text comes twice (other pieces may spell the same), so they can be fewer.
         """
-        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line", "workers")
-                if name in options}
+        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line") if name in options}
         config, found = search_config(config, n_best=n, **options), []
         everything = replace(config, n_best=config.beam_size) if n > 1 and not config.sample else config
         for hypotheses in self.search(lines, everything, **work):
@@ -365,8 +363,7 @@ class Translator:
                     raise InputError(f"{name}, line {line}: {len(ids)} tokens, and the model has learned "
                                      f"{most} positions: leave the line out, or shorten it")
 
-    def measure(self, src: Sequence[str], tgt: Sequence[str], batch_tokens: int = 4000,
-                progress: bool = False) -> Quality:
+    def measure(self, src: Sequence[str], tgt: Sequence[str], progress: bool = False) -> Quality:
         "Perplexity per token and token accuracy on the references `tgt`. InputError as from `check_pairs`."
         self.check_pairs(src, tgt)
         if isinstance(self.model, Ensemble):  # it has probabilities, and no softmax of its own
@@ -374,7 +371,7 @@ class Translator:
                     for _, loss, right, real in reference_losses(self, src, tgt)]
             return quality(*map(sum, zip(*sums)))
         sources, targets = self.encode(src), self.encode(tgt, "tgt")
-        order, begun = batches(sources, targets, batch_tokens), [[START, *ids] for ids in targets]
+        order, begun = batches(sources, targets, 4000), [[START, *ids] for ids in targets]
         with optional_progress_bar(progress, len(order), "batches", "measuring") as bar:
             def pairs() -> Iterator[Batch]:
                 for rows in order:

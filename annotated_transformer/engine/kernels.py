@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['Precision', 'Product', 'KERNELS', 'MKL', 'ONEDNN', 'ROUNDING', 'ROWS', 'TALLEST', 'SMALLEST', 'MARGIN', 'CHOICES',
-           'FIXED', 'TRAINING', 'torch_float32', 'torch_bfloat16', 'onednn_float32', 'onednn_bfloat16',
-           'quantized_engine', 'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8',
-           'kernels_for', 'error', 'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times',
-           'times_of', 'Choice', 'fix_kernel', 'choose', 'chosen', 'packed_product', 'onednn', 'OneDNNLinear',
-           'training_trial', 'training_kernel', 'train_with', 'by_onednn', 'product', 'linear']
+           'TRAINING', 'torch_float32', 'torch_bfloat16', 'onednn_float32', 'onednn_bfloat16', 'quantized_engine',
+           'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'kernels_for', 'error',
+           'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'Choice', 'choose',
+           'chosen', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel', 'train_with',
+           'by_onednn', 'product', 'linear']
 
 # %% ../../nbs/engine/kernels.ipynb #324cafd4
 import math
@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
-from ..tools.files import InputError, read_json, write_json
+from ..tools.files import InputError, cache_folder, read_json, write_json
 from ..tools.records import processor
 
 # %% ../../nbs/engine/kernels.ipynb #e71453bd
@@ -195,8 +195,7 @@ def fastest(times: dict[str, list[float]]) -> str:
 # %% ../../nbs/engine/kernels.ipynb #5a3c0be6
 def cache_file() -> Path:
     "Where the times of trials are kept."
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "annotated_transformer" / "kernels.json"
+    return cache_folder() / "kernels.json"
 
 
 @cache
@@ -231,23 +230,19 @@ class Choice(NamedTuple):
 
 
 CHOICES: dict[tuple[int, int, Precision], Choice] = {}
-FIXED: dict[str, str | None] = {"kernel": None}
-
-
-def fix_kernel(name: str | None) -> None:
-    "Have every product that is packed from now on computed by this kernel; None: by the one that the trial finds."
-    if name is not None and name not in KERNELS:
-        raise InputError(f"kernel {name!r}: there are {', '.join(KERNELS)}")
-    FIXED["kernel"] = name
-    CHOICES.clear()
 
 
 def choose(m: int, n: int, precision: Precision) -> Choice:
-    "The kernel for a matrix [m, n] of float32 on a processor, in at least this precision."
+    """The kernel for a matrix [m, n] of float32 on a processor, in at least this precision.
+
+    Raises InputError where `ANNOTATED_KERNEL` names none, or one that is not here.
+    """
     if (m, n, precision) not in CHOICES:
-        names, fixed = kernels_for(precision), FIXED["kernel"] or os.environ.get("ANNOTATED_KERNEL")
+        names, fixed = kernels_for(precision), os.environ.get("ANNOTATED_KERNEL")
+        if fixed and fixed not in KERNELS:
+            raise InputError(f"ANNOTATED_KERNEL {fixed}: there are {', '.join(KERNELS)}")
         if fixed and candidate(fixed, torch.eye(64)) is None:
-            raise InputError(f"kernel {fixed!r}: not on this machine")
+            raise InputError(f"ANNOTATED_KERNEL {fixed}: not on this machine: take another")
         times = {} if fixed else times_of(f"{m} x {n}", names, partial(trial, m, n))
         CHOICES[m, n, precision] = Choice((m, n), precision, fixed or fastest(times), times)
     return CHOICES[m, n, precision]

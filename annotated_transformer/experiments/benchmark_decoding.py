@@ -392,7 +392,7 @@ print(*(found[i] for i in range(len(lines))), sep="\\n")
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #b5c0mmaz
 def commands(name: str, folder: Path) -> dict[str, list[str]]:
     "The commands to compare, with the run `name`; models of the others are written to `folder`."
-    from annotated_transformer.exports.ctranslate2 import export_run
+    from annotated_transformer.exports.ctranslate2 import export_ctranslate2
     from annotated_transformer.exports.hugging_face import export_hugging_face
 
     translator, threads = load(name), torch.get_num_threads()
@@ -400,7 +400,7 @@ def commands(name: str, folder: Path) -> dict[str, list[str]]:
     found = {"ours": own, "ours int8": [*own, "--precision", "int8"]}
     if find_spec("ctranslate2"):
         for precision in ("float32", "int8"):
-            export_run(translator, folder / precision, None if precision == "float32" else precision)
+            export_ctranslate2(translator, folder / precision, None if precision == "float32" else precision)
             for workers in sorted({1, threads}):
                 found[f"CTranslate2 {precision}, {workers} x {threads // workers}"] = [
                     sys.executable, "-c", CTRANSLATE2_PROGRAM, str(folder / precision), precision, str(workers),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIBRARIES', 'NORMAL', 'CUT_TO_TOKENS', 'CTRANSLATE2_README', 'filled', 'numbers', 'check_transformer', 'set_linear',
            'set_norm', 'set_attention', 'set_layer', 'set_embedding', 'set_symbols', 'specification', 'symbols_of',
-           'page_of', 'export_run']
+           'page_of', 'export_ctranslate2']
 
 # %% ../../nbs/exports/ctranslate2.ipynb #d1d0df02
 from pathlib import Path
@@ -195,7 +195,7 @@ print([join(result.hypotheses[0]) for result in found])
 """
 
 # %% ../../nbs/exports/ctranslate2.ipynb #f731c5ab
-def export_run(translator: Translator, folder: str | Path, quantization: str | None = None) -> Path:
+def export_ctranslate2(translator: Translator, folder: str | Path, quantization: str | None = None) -> Path:
     """Write a trained model in CTranslate2's format to a new `folder`, completely or not at all.
 
     `quantization` says how weights are stored ("float16", "int8", ...; by default unchanged). Raises InputError

@@ -258,7 +258,7 @@ def in_turn(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: permuted(name, x) for name, x in weights.items()}
 
 # %% ../../nbs/imports/imported.ipynb #d4abe7ad
-def checked_model(weights: dict[str, Tensor], path: Path, n_heads: int, sines_first: bool, **settings
+def checked_model(weights: dict[str, Tensor], path: Path, n_heads: Any, sines_first: bool, **settings
             ) -> tuple[ImportedConfig, dict[str, Tensor]]:
     "The configuration of a model with these weights, and the weights in our order. Raises InputError for misfits."
     def layers(stack: str) -> int:
@@ -274,7 +274,7 @@ def checked_model(weights: dict[str, Tensor], path: Path, n_heads: int, sines_fi
             own_softmax="embedding.vectors" in weights, n_decoder_layers=layers("decoder"), **settings)
         with torch.device("meta"):
             Imported(config).load_state_dict(weights, assign=True)
-    except (RuntimeError, ValueError, LookupError, ZeroDivisionError) as error:
+    except (RuntimeError, TypeError, ValueError, LookupError, ZeroDivisionError) as error:
         why = " ".join(str(error).split()).removeprefix("Error(s) in loading state_dict for Imported: ")
         raise InputError(f"{path}: an architecture that is not read here: {why[:200]}") from None
     return config, {name: tensor.contiguous() for name, tensor in weights.items()}

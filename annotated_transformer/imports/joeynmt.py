@@ -17,6 +17,7 @@ from ..corpus.vocabulary import Vocabulary
 from .imported import (
     ImportedConfig, checked_model, order_of_rows, read_pickle, renamed, tables, imported_vocabulary)
 from ..tools.files import InputError, needs
+from ..tools.text_files import read_text
 
 # %% ../../nbs/imports/joeynmt.ipynb #62bb9781
 JOEYNMT_NAMES = [
@@ -62,7 +63,7 @@ def check_settings(path: Path, model: dict[str, Any], final_norms: bool) -> None
 # %% ../../nbs/imports/joeynmt.ipynb #a58e23a4
 def read_merges(path: Path) -> list[list[str]]:
     "The byte pairs in a file of `subword-nmt` or fastBPE, first learned first."
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(path).splitlines()
     return [line.split(" ")[:2] for line in lines if line.strip() and not line.startswith("#version")]
 
 
@@ -86,7 +87,7 @@ def read_side(path: Path, special: dict[str, str], source: Vocabulary | None = N
     "The vocabulary in a file with a token a line, and the order of rows. Raises InputError where something is missing."
     if not path.is_file():
         raise InputError(f"{path}: no such file: it belongs beside config.yaml")
-    names = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    names = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
     wanted = [special.get(f"{name.strip('</>')}_token", name) for name in ("<pad>", "<unk>", "<s>", "</s>")]
     if missing := [token for token in wanted if token not in names]:
         raise InputError(f"{path}: has no {missing[0]}")
@@ -96,10 +97,10 @@ def read_side(path: Path, special: dict[str, str], source: Vocabulary | None = N
 # %% ../../nbs/imports/joeynmt.ipynb #0f11e689
 def read_joeynmt(folder: Path) -> tuple[ImportedConfig, dict[str, Tensor], Vocabulary, dict[str, Any]]:
     "A model's configuration, weights, vocabulary, and facts. Raises InputError where it is not read here."
-    place, path, yaml = folder / "config.yaml", checkpoint_in(folder, "best.ckpt"), needs("yaml", "cli")
+    place, path, yaml = folder / "config.yaml", checkpoint_in(folder, "best.ckpt"), needs("yaml", "corpora")
     state = read_pickle(path).get("model_state", {})
     try:
-        settings = yaml.safe_load(place.read_text(encoding="utf-8"))
+        settings = yaml.safe_load(read_text(place))
         model, data = settings["model"], settings["data"]
         check_settings(place, model, "encoder.layer_norm.weight" in state)
         special, scaled = data.get("special_symbols", {}), model["encoder"]["embeddings"].get("scale", False)

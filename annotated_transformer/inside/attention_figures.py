@@ -341,7 +341,7 @@ def figure_5(translator: Translator, src: str = ITS, heads: Sequence[LayerHead] 
                      for head in heads or heads_above_average(drawn, 2))).named(name)
 
 # %% ../../nbs/inside/attention_figures.ipynb #c916550e
-def overview(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", joined: bool = False,
+def overview(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder",
              name: str | None = None) -> Shown:
     "Every head of every layer as a small map with a row per query, a column per key. Arguments as for `head_view`."
     import base64
@@ -350,7 +350,7 @@ def overview(translator: Translator, src: str, tgt: str | None = None, stack: st
     import pandas as pd
     from PIL import Image
 
-    drawn = view(translator, src, tgt, stack, joined)
+    drawn = view(translator, src, tgt, stack, joined=False)
     rows, columns = len(drawn.queries), len(drawn.keys)
     wide, high, times = *(90 * n / max(rows, columns) for n in (columns, rows)), max(1, 72 // max(rows, columns))
 
@@ -374,12 +374,12 @@ def overview(translator: Translator, src: str, tgt: str | None = None, stack: st
 
 # %% ../../nbs/inside/attention_figures.ipynb #793196f4
 def matrix_view(translator: Translator, src: str, tgt: str | None = None, stack: str = "encoder", layer: int = -1,
-                head: int = 0, joined: bool = False, name: str | None = None) -> Shown:
+                head: int = 0, name: str | None = None) -> Shown:
     "One head as a map: a row per query, a column per key, opacity the weight. Arguments as for `head_view`."
     import altair as alt
     import pandas as pd
 
-    drawn = view(translator, src, tgt, stack, joined)
+    drawn = view(translator, src, tgt, stack, joined=False)
     (chosen,) = chosen_heads(drawn, layer, [head])
     cells = pd.DataFrame([{"q": q, "k": k, "query": drawn.queries[q], "key": drawn.keys[k], "weight": float(w)}
                           for (q, k), w in np.ndenumerate(drawn.weights[chosen]) if w >= MIN_WEIGHT])

@@ -113,32 +113,30 @@ def assembled(about: dict, data: dict[str, bytes]) -> str:
 FRAMES = count()
 
 
-def explore(translator: Translator, sentence: str | None = None, height: int = 900) -> None:
-    """Show the page below a notebook's cell, `height` pixels high. A saved notebook keeps a picture of one head alone.
+def explore(translator: Translator) -> None:
+    """Show the page below a notebook's cell. A saved notebook keeps a picture alone.
 
     Raises InputError as `page` does.
     """
     from IPython.display import display
 
     html, name = page(translator), f"explore-{time.time_ns()}-{next(FRAMES)}"
-    still = base64.b64encode(picture_of(translator, sentence).svg.encode()).decode()
+    still = base64.b64encode(picture_of(translator).svg.encode()).decode()
     display(
         {"text/html": f'<div id="{name}"><img alt="Heads of the model" src="data:image/svg+xml;base64,{still}"></div>',
          "text/plain": "<the page>"}, raw=True)
     inside = json.dumps(html).replace("<", "\\u003c")
     script = (
         f'const frame = Object.assign(document.createElement("iframe"), {{srcdoc: {inside}, title: "Look inside"}});'
-              f'frame.style = "width: 100%; height: {height}px; border: 0"; '
+              f'frame.style = "width: 100%; height: 900px; border: 0"; '
               f'document.getElementById("{name}")?.replaceChildren(frame);')
     sent = display({"text/html": f"<script>(() => {{{script}}})()</script>"}, raw=True, display_id=True)
     time.sleep(1)  # a browser needs a moment to run it
     sent.update({"text/html": ""}, raw=True)
 
 
-def picture_of(translator: Translator, sentence: str | None) -> Drawing:
-    "The first example's head on its sentence, or a layer's heads on another."
+def picture_of(translator: Translator) -> Drawing:
+    "The first example's sentence, as its head reads it, or a whole layer."
     first = next(iter(presets(translator)), {"text": ""})
     stack, layer, head = first.get("chosen", "encoder.-1.").split(".")
-    own = sentence in (None, first["text"])
-    return head_view(translator, first["text"] if own else sentence, stack=stack, layer=int(layer), heads=[int(head)]
-                     if head and own else None)
+    return head_view(translator, first["text"], stack=stack, layer=int(layer), heads=[int(head)] if head else None)

@@ -14,11 +14,13 @@ import os
 import posixpath
 import re
 import tarfile
-import tempfile
 import urllib.request
 import zlib
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+
+from ..tools.files import cache_folder, writing
 
 # %% ../../nbs/paper/source.ipynb #2fcc8301
 ENVIRONMENT = "ANNOTATED_TRANSFORMER_PAPER"
@@ -31,9 +33,8 @@ class PaperUnavailable(Exception):
 
 
 def cache_path() -> Path:
-    "Where a fetched copy is kept: `annotated-transformer/1706.03762.tar.gz` in `$XDG_CACHE_HOME`, or in `~/.cache`."
-    return Path(os.environ.get("XDG_CACHE_HOME")
-                or Path.home() / ".cache") / "annotated-transformer" / "1706.03762.tar.gz"
+    "Where a fetched copy is kept."
+    return cache_folder() / "1706.03762.tar.gz"
 
 
 def _line(error: Exception) -> str:
@@ -96,13 +97,10 @@ def _fetch() -> dict[str, str]:
             f"No readable copy of the paper is here and {URL} cannot be reached ({_line(error)}); download it "
             f"elsewhere, then save it as {cache} or name it in {ENVIRONMENT}.") from error
     files = _unpack(data, URL)
-    try:  # written beside and renamed: a cut write leaves no half copy
+    with suppress(OSError):  # a cache that cannot be written costs a second fetch, nothing more
         cache.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=cache.parent, suffix=".tmp", delete=False) as file:
+        with writing(cache) as file:
             file.write(data)
-        os.replace(file.name, cache)
-    except OSError:
-        pass  # a cache that cannot be written costs a second fetch, nothing more
     return files
 
 # %% ../../nbs/paper/source.ipynb #662a8c8e

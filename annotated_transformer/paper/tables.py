@@ -19,7 +19,7 @@ TABLES = {1: "table_1", 2: "table_2", 3: "table_3", 4: "table_4", "appendix": "a
 
 
 def table_lines(name: str) -> list[list[str]]:
-    "The lines of a file of `data/paper`, the names of its columns first; an empty line is a rule."
+    "The lines of a file of `resources/paper`, the names of its columns first; an empty line is a rule."
     with (DATA / f"{name}.tsv").open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file, delimiter="\t"))
 

@@ -275,7 +275,7 @@ Leaves = Literal["XX", "tags", "words"]
 def linearise(tree: Tree, leaves: Leaves = "XX") -> list[str]:
     """The tokens that a parser should write: "(NP" and ")NP" for a phrase, and for a word what `leaves` says.
 
-    Raises ValueError for a tree that is only a tag and so has no phrase (`clean` puts TOP around it).
+    Raises ValueError for a tree that is only a tag and so has no phrase (`clean_tree` puts TOP around it).
     """
     out, labels = [], []
     for token, after in zip(tree.walk, (*tree.walk[1:], ")")):

@@ -74,7 +74,7 @@ def check_sizes(config: Any) -> None:
 
 # %% ../../nbs/rivals/base.ipynb #83f7be52
 class Search:
-    "A search in progress with a rival; `decoding.Prefixes` explains its methods."
+    "A search in progress with a rival; `engine.kv_cache.DecoderState` explains its methods."
 
     def __init__(self, model: EncoderDecoder, src: Int[Tensor, "sentence src"]):
         self.model, self.position = model, 0

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'settle', 'check_standing', 'building', 'creating',
-           'checkout', 'locked', 'read_json', 'write_json', 'file_digest']
+           'checkout', 'cache_folder', 'locked', 'read_json', 'write_json', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import hashlib
@@ -127,6 +127,11 @@ def checkout(here: Path | None = None) -> Path | None:
     "The top of the checkout that holds `here` (the working directory, where not given); None where there is none."
     here = (here or Path.cwd()).resolve()
     return next((top for top in (here, *here.parents) if (top / "nbs" / "contents.toml").is_file()), None)
+
+
+def cache_folder() -> Path:
+    "Where what can be made or fetched again is kept: `annotated_transformer` in `$XDG_CACHE_HOME` or `~/.cache`."
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "annotated_transformer"
 
 
 @contextmanager

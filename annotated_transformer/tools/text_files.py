@@ -89,7 +89,10 @@ def decompressed(raw: io.BufferedReader, name: str) -> io.BufferedIOBase:
         names = [member for member in archive.namelist() if not member.endswith("/")]
         if len(names) != 1:
             raise InputError(f"{name}: an archive of {counted(len(names), 'file')}: unpack it and name the text")
-        return io.BufferedReader(archive.open(names[0]))
+        try:
+            return io.BufferedReader(archive.open(names[0]))
+        except RuntimeError as error:  # it is encrypted, or compressed in a way that Python lacks
+            raise InputError(f"{name}: {error}: unpack it first") from None
     opener = next((opener for mark, opener in COMPRESSED.items() if begin.startswith(mark)), None)
     return raw if opener is None else io.BufferedReader(opener(raw))
 

@@ -1,18 +1,22 @@
 """The command line as a whole: its help, its table of features, and what it says when something is wrong: one line,
 exit code 2, no traceback, nothing half-written."""
 import contextlib
+import inspect
 import json
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import torch
 
-from annotated_transformer import __version__
+from annotated_transformer import __version__, commands
 from annotated_transformer.commands import cli
+from annotated_transformer.tools.options import documented
 from command_line import fails, refused, said, wrong, wrong_with
 from here import ROOT
 
@@ -35,6 +39,16 @@ def test_help_has_examples(command, capsys):
     assert command or all(f"\n  {name} " in out for name in cli.COMMANDS)
 
 
+@pytest.mark.parametrize("command", sorted({
+    function for module in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}.")
+    for name, function in vars(import_module(module.name)).items() if name.endswith("_command")},
+    key=lambda function: function.__name__), ids=lambda function: function.__name__)
+def test_no_line_about_an_option_is_lost(command):
+    "One that goes on stands further in than the options' names."
+    _, _, written = inspect.cleandoc(command.__doc__).partition("Args:\n")
+    assert " ".join(written.split()) == " ".join(f"{name}: {help}" for name, help in documented(command).items())
+
+
 def test_waiting_threads_sleep_soon():
     "The setting is there before torch loads, which reads it once; one that the user made stays."
     look = ("import os, sys; from annotated_transformer import cli; early = 'torch' in sys.modules; "
@@ -54,8 +68,8 @@ def test_demo_reaches_90_bleu(tmp_path, capsys):
 
 
 def feature_table() -> list[list[str]]:
-    "The rows of the table in the chapter on the command line: feature, command, JoeyNMT's word, fairseq's."
-    cells = json.loads((ROOT / "nbs/commands/cli.ipynb").read_text(encoding="utf-8"))["cells"]
+    "The rows of the table in the chapter on import: feature, command, the words of JoeyNMT, fairseq and Marian."
+    cells = json.loads((ROOT / "nbs/commands/importing.ipynb").read_text(encoding="utf-8"))["cells"]
     text = next(text for text in ("".join(cell["source"]) for cell in cells) if "| in JoeyNMT |" in text)
     rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines()
             if line.startswith("|")]

@@ -7,12 +7,6 @@ from annotated_transformer.commands import cli
 from command_line import fails, wrong
 
 
-def test_a_page_is_what_explore_writes(tmp_path):
-    cli.main(["export", "grammar", str(tmp_path / "one.html"), "--to", "page"])
-    cli.main(["explore", "grammar", str(tmp_path / "two.html")])
-    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
-
-
 def test_a_name_of_any_bytes(made, tmp_path):
     run = shutil.copytree(made / "run", tmp_path / "run\udcfe")
     for to in ("huggingface", "ctranslate2"):
@@ -22,7 +16,7 @@ def test_a_name_of_any_bytes(made, tmp_path):
 
 def test_weights_that_ship_are_not_replaced(made, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for arguments in (["export", made / "run", "ende"], ["export", made / "run", "./ende", "--to", "page"],
+    for arguments in (["export", made / "run", "ende"], ["export", made / "run", "./ende"],
                       ["import", made, "ende"]):
         fails(arguments, capsys, "ende: the name of weights that ship")
     assert not (tmp_path / "ende").exists()
@@ -31,7 +25,6 @@ def test_weights_that_ship_are_not_replaced(made, tmp_path, monkeypatch, capsys)
 @pytest.mark.parametrize("arguments, named", [
     (["explore", "RUN", "DATA"], ["the page DATA: a folder: name a file"]),
     (["explore", "RUN", "DATA/test.en/page.html"], ["page.html: nothing can be written there"]),
-    (["export", "RUN", "DATA", "--to", "page"], ["the page DATA: a folder: name a file"]),
     (["export", "RUN", "NEW", "--quantization", "int7"], ["--quantization", "int7"]),
     (["export", "RUN", "DATA"], ["DATA", "exists"]),
     *[(["export", "grammar", "NEW", "--to", to, "--quantization", "int8"], [f"has no effect with --to {to}"])

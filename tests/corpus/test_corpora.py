@@ -24,6 +24,7 @@ from annotated_transformer.corpus.corpora import (
 from annotated_transformer.corpus.sources import mixed_corpus, multi30k, wmt14
 from annotated_transformer.tools.files import InputError, writing
 from annotated_transformer.tools.text_files import language_of, lines
+from here import fails
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
 
@@ -354,6 +355,14 @@ def test_archives_that_are_not_one_text(tmp_path):
         list(lines(put(tmp_path / "x.zip", archive.getvalue())))
 
 
+@pytest.mark.parametrize("header, value, said", [(6, 1, "is encrypted"), (8, 99, "compression")])
+def test_zip_files_that_python_cannot_unpack(header, value, said, tmp_path):
+    "Marked so in both places: in the file's own header, and two bytes further in that of the list of files."
+    data = bytearray(packed(b"a text")["zip"])
+    data[header] = data[data.index(b"PK\1\2") + header + 2] = value
+    fails(lambda: list(lines(put(tmp_path / "x.zip", bytes(data)))), tmp_path / "x.zip", said, "unpack it first")
+
+
 def test_what_passes_only_once(tmp_path, good):
     "A pipe, as in <(zcat text.gz), is read more than once by holding out, and by the digests."
     pipes = [tmp_path / "pipe.en", tmp_path / "pipe.de"]
@@ -656,7 +665,7 @@ def test_multi30k_without_a_network(tmp_path, hub):
 
 def test_multi30k_without_the_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"needs the library datasets: pip install 'annotated-transformer\[corpora\]'"):
+    with pytest.raises(InputError, match=r"datasets is not installed.*pip install 'annotated-transformer\[corpora\]'"):
         multi30k(tmp_path / "out")
 
 

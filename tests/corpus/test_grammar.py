@@ -11,7 +11,6 @@ import pytest
 
 from annotated_transformer.corpus.grammar import examples, grammar, n_words, parse, splits
 from annotated_transformer.corpus.synchronous_grammar import Dependency, count_derivations, realise
-from annotated_transformer.tools.files import InputError
 
 PRINT_DIGEST = """
 import hashlib
@@ -27,12 +26,6 @@ TOGETHER = pytest.mark.xdist_group("sets of the grammar")  # one process draws t
 @pytest.fixture(scope="module")
 def sets():
     return splits()
-
-
-@pytest.mark.parametrize("max_words", [3, 35])
-def test_lengths_that_leave_a_set_empty(max_words):
-    with pytest.raises(InputError, match=f"max_words {max_words}: give 4 to 34"):
-        splits(train=1, dev=1, test=1, test_long=1, max_words=max_words)
 
 
 @TOGETHER

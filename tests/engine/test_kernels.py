@@ -11,29 +11,31 @@ from annotated_transformer.tools.files import InputError
 from here import fails
 
 
+def forget() -> None:
+    "As a new process."
+    kernels.known_times.cache_clear()
+    kernels.CHOICES.clear()
+
+
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
     "A cache folder of the test's own, and no choice from before."
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("ANNOTATED_KERNEL", raising=False)
-    kernels.known_times.cache_clear()
-    kernels.fix_kernel(None)
+    forget()
     yield
-    kernels.known_times.cache_clear()
-    kernels.fix_kernel(None)
+    forget()
 
 
 def test_a_trial_is_made_once_a_machine(monkeypatch):
     first, asked = kernels.choose(256, 192, "float32"), []
     assert first.kernel in kernels.kernels_for("float32") and first in kernels.chosen()
     assert all(seconds > 0 for times in first.times.values() for seconds in times)
-    kernels.known_times.cache_clear()  # as a new process
-    kernels.fix_kernel(None)
+    forget()
     monkeypatch.setattr(kernels, "trial", lambda m, n, names: asked.append(names) or {})
     assert kernels.choose(256, 192, "float32") == first and not asked
     kernels.cache_file().write_text("{", encoding="utf-8")
-    kernels.known_times.cache_clear()
-    kernels.fix_kernel(None)
+    forget()
     monkeypatch.setattr(kernels, "trial", lambda m, n, names: {names[0]: [1.0, 1.0]})
     assert kernels.choose(256, 192, "float32").kernel == kernels.MKL, "a damaged file counts as none"
 
@@ -45,12 +47,10 @@ def test_the_more_exact_kernel_wins_a_tie():
 
 
 def test_a_choice_is_fixed(monkeypatch):
-    kernels.fix_kernel(kernels.MKL)
-    assert kernels.choose(256, 192, "int8").kernel == kernels.MKL and not kernels.choose(256, 192, "int8").times
-    kernels.fix_kernel(None)
     monkeypatch.setenv("ANNOTATED_KERNEL", kernels.MKL)
-    assert kernels.choose(256, 192, "int8").kernel == kernels.MKL
-    fails(lambda: kernels.fix_kernel("cuBLAS"), "cuBLAS", kernels.MKL)
+    assert kernels.choose(256, 192, "int8").kernel == kernels.MKL and not kernels.choose(256, 192, "int8").times
+    monkeypatch.setenv("ANNOTATED_KERNEL", "cuBLAS")
+    fails(lambda: kernels.choose(64, 1024, "int8"), "ANNOTATED_KERNEL cuBLAS", kernels.MKL)
 
 
 @pytest.mark.parametrize("broken", ["missing", "wrong"])

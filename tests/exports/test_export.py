@@ -20,7 +20,7 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPiec
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.search import NEVER, beam_search, greedy
 from annotated_transformer.decoding.translation import Translator, load
-from annotated_transformer.exports.ctranslate2 import export_run, symbols_of
+from annotated_transformer.exports.ctranslate2 import export_ctranslate2, symbols_of
 from annotated_transformer.exports.hugging_face import export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
 from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
@@ -92,7 +92,8 @@ def test_variations_give_the_same_probabilities(changes, vocabulary, tmp_path):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    engine, names = engine_of(export_run(Translator(model, vocabulary), tmp_path / "out")), symbols_of(vocabulary)
+    engine = engine_of(export_ctranslate2(Translator(model, vocabulary), tmp_path / "out"))
+    names = symbols_of(vocabulary)
     pairs = [torch.randint(4, 100, (2, n)).tolist() for n in (1, 2, 5, 9, 30)]
     scored = engine.score_batch([[names[i] for i in src] for src, _ in pairs],
                                 [[names[i] for i in out] for _, out in pairs])
@@ -117,7 +118,7 @@ def test_padding_and_start_are_never_written(vocabulary, tmp_path):
         first = model(src, torch.full((8, 1), START))[:, 0].argmax(-1)
     assert set(first.tolist()) <= set(NEVER)
     names = symbols_of(vocabulary)
-    engine = engine_of(export_run(translator, tmp_path / "out"))
+    engine = engine_of(export_ctranslate2(translator, tmp_path / "out"))
     for options in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 4}):
         found = engine.translate_batch([[names[i] for i in row[:-1]] for row in src.tolist()], max_decoding_length=56,
                                        **options)
@@ -144,9 +145,9 @@ def page_translates(folder, program, line, translator):
     assert made.replace(" \u2047", "\u2047") == translator.translate(line, beam_size=1).replace(" \u2047", "\u2047")
 
 
-@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_run),
+@pytest.mark.parametrize("kind, export", [(BytePairVocabulary, export_ctranslate2),
                                           pytest.param(BytePairVocabulary, export_onnx, marks=pytest.mark.slow),
-                                          (WordPieceVocabulary, export_run)])
+                                          (WordPieceVocabulary, export_ctranslate2)])
 def test_the_page_says_how(kind, export, tmp_path):
     "The lines of Python in the folder's README are run as they stand, but for the sentences and the length penalty."
     lines = ["The cow is old, but it plays.", "Every  dog\tsleeps. \u2603", "The co\u00adw \u2581 is \ufeffold."]
@@ -176,7 +177,7 @@ def test_the_folder(exported):
 def test_quantization(tmp_path, exported):
     "Well under half the size, and nearly the same translations; the model that was exported stays as it was."
     translator = load("grammar")
-    export_run(translator, tmp_path / "int8", "int8")
+    export_ctranslate2(translator, tmp_path / "int8", "int8")
     assert all(torch.equal(a, b) for a, b in zip(translator.model.parameters(), load("grammar").model.parameters()))
     some = [e for e in EXAMPLES[:200]
             if grammar.n_words(e) <= 20]  # as long as in training: on longer ones greedy search may run in circles
@@ -193,12 +194,12 @@ def test_quantization(tmp_path, exported):
 def test_what_cannot_be_exported(tmp_path, vocabulary, monkeypatch):
     translator = Translator(Transformer(replace(SMALL, parameter_heads=2, n_p=8)), vocabulary)
     with pytest.raises(InputError, match="parameter_heads 2"):
-        export_run(translator, tmp_path / "out")
+        export_ctranslate2(translator, tmp_path / "out")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="full: exists"):
-        export_run(load("grammar"), tmp_path / "full")
-    for library, export in (("ctranslate2", export_run), ("onnxscript", export_onnx)):
+        export_ctranslate2(load("grammar"), tmp_path / "full")
+    for library, export in (("ctranslate2", export_ctranslate2), ("onnxscript", export_onnx)):
         monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
         with pytest.raises(InputError, match=f"{library} is not installed.*export"):
             export(load("grammar"), tmp_path / "out")
@@ -214,7 +215,7 @@ def with_two_vocabularies(vocabulary):
 def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
     translator = with_two_vocabularies(vocabulary)
     lines = [e.src for e in EXAMPLES[:20]]
-    engine = engine_of(export_run(translator, tmp_path / "out"))
+    engine = engine_of(export_ctranslate2(translator, tmp_path / "out"))
     cut = [translator.vocabulary.source.pieces(translator.vocabulary.source.encode(line)) for line in lines]
     found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0]
              for symbols in cut]
@@ -225,7 +226,7 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
 
 
 @pytest.mark.parametrize("kind, export", [
-    (BytePairVocabulary, export_run), pytest.param(WordPieceVocabulary, export_onnx, marks=pytest.mark.slow)])
+    (BytePairVocabulary, export_ctranslate2), pytest.param(WordPieceVocabulary, export_onnx, marks=pytest.mark.slow)])
 def test_the_page_says_how_with_both_vocabularies(kind, export, tmp_path):
     translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES], 120))
     folder = export(translator, tmp_path / "out")
@@ -393,7 +394,8 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
                                           extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
 
 
-@pytest.mark.parametrize("write", [export_run, export_hugging_face, pytest.param(export_onnx, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("write", [export_ctranslate2, export_hugging_face,
+                                   pytest.param(export_onnx, marks=pytest.mark.slow)])
 def test_a_run_of_version_0_1_is_exported(tmp_path, write):
     write(load(ROOT / "tests/data/v0_1/run"), tmp_path / "exported")
     assert (tmp_path / "exported" / "README.md").exists()

@@ -213,6 +213,8 @@ BREAKS = {
     "vocab.json: cannot be read": lambda f: (f / "vocab.json").unlink(),
     "do not belong together": lambda f: change(f / "vocab.json", more=189),
     "a special token has the id None": lambda f: change(f / "config.json", pad_token_id=None),
+    "an architecture that is not read here":
+        lambda f: change(f / "config.json", encoder_attention_heads=None, decoder_attention_heads=None),
     "has neither": lambda f: (f / "model.safetensors").unlink(),
     "model.safetensors: not a safetensors file": lambda f: (f / "model.safetensors").write_bytes(b"x" * 20),
     "such objects can run code": lambda f: as_bin(f, {"a": Evil()}),
@@ -332,6 +334,12 @@ def test_fairseq_checkpoints_that_are_refused(said, wrong, tmp_path, capsys):
     fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, said)
 
 
+def test_a_fairseq_dictionary_that_is_not_utf8(tmp_path, capsys):
+    write_fairseq(tmp_path / "theirs")
+    (tmp_path / "theirs" / "dict.de.txt").write_bytes("größer 3\n".encode("latin-1"))
+    fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, "dict.de.txt, line 1: not UTF-8")
+
+
 class Holder:
     "As fairseq's meters and OmegaConf's containers: an object of a class that is not allowed."
 
@@ -427,6 +435,19 @@ def test_joeynmt_folders_that_lack_a_file(name, tmp_path, capsys):
     write_joey(tmp_path / "theirs")
     (tmp_path / "theirs" / name).unlink()
     fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, name)
+
+
+@pytest.mark.parametrize("name", ["codes", "src_vocab.txt", "config.yaml"])
+def test_joeynmt_files_that_are_not_utf8(name, tmp_path, capsys):
+    write_joey(tmp_path / "theirs")
+    path = tmp_path / "theirs" / name
+    path.write_bytes(path.read_bytes() + "# größer\n".encode("latin-1"))
+    fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, f"{name}, line ", "not UTF-8")
+
+
+def test_joeynmt_without_a_number_of_heads(tmp_path, capsys):
+    write_joey(tmp_path / "theirs", num_heads=None)
+    fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, "an architecture that is not read here")
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

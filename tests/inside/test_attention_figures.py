@@ -132,7 +132,7 @@ def test_odd_sentences_are_drawn(t, source, stack):
     target = "" if source == "" else "Die Kuh schl\u00e4ft."
     weights = getattr(t.attention(source, target), stack)[-1]
     assert len(opacities(head_view(t, source, target, stack))) == (weights >= MIN_WEIGHT).sum()
-    assert overview(t, source, target, stack, joined=True).chart.to_dict()
+    assert overview(t, source, target, stack).chart.to_dict()
     cells = matrix_view(t, source, target, stack).chart.to_dict()["datasets"]
     assert sorted(map(len, cells.values())) == [(weights[0, 0] >= MIN_WEIGHT).sum()]
 

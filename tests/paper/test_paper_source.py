@@ -95,7 +95,7 @@ def test_argument_goes_before_environment(packed, monkeypatch, tmp_path):
 
 
 def test_cache(packed):
-    assert str(paper.cache_path()).endswith("cache/annotated-transformer/1706.03762.tar.gz")
+    assert str(paper.cache_path()).endswith("cache/annotated_transformer/1706.03762.tar.gz")
     paper.cache_path().parent.mkdir(parents=True)
     paper.cache_path().write_bytes(packed.read_bytes())
     assert "The first words." in paper.section("1")
