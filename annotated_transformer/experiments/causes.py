@@ -36,7 +36,7 @@ from ..model.attention import recording
 from ..model.symbols import END, START
 from ..model.transformer import Transformer
 from ..tools.files import InputError
-from ..tools.records import add_record, check_new, make_record, run_program
+from ..tools.records import add_record, check_new, make_record, results_folder, run_program
 from ..training.loop import train
 from ..training.presets import preset_named
 
@@ -265,7 +265,7 @@ def record_of_causes(translator: Translator, name: str, cases: int, heads: int, 
                        weights=translator.run.record.provenance()["weights"])
 
 
-def measure(run: str, /, *, out: Path = Path("nbs/results"), cases: int = 400, heads: int = 200, seed: int = 0) -> None:
+def measure(run: str, /, *, out: Path | None = None, cases: int = 400, heads: int = 200, seed: int = 0) -> None:
     """Cut, redirect and switch off a run's heads over many sentences, and write the record causes_RUN.
 
     Examples:
@@ -274,7 +274,7 @@ def measure(run: str, /, *, out: Path = Path("nbs/results"), cases: int = 400, h
 
     Args:
         run: a run directory, or the name of weights that ship
-        out: folder for the record
+        out: folder for the record (default: nbs/results of the checkout)
         cases: sentences of the grammar with a pronoun (0: none, for a model of other text)
         heads: sentences over which each head is switched off
         seed: of what is drawn at random
@@ -283,6 +283,7 @@ def measure(run: str, /, *, out: Path = Path("nbs/results"), cases: int = 400, h
     name = f"causes_{translator.run.folder.resolve().name}"
     if type(translator.model) is not Transformer:
         raise InputError(f"{run}: a Transformer is needed")
+    out = out or results_folder()
     check_new(name, out)
     add_record(record_of_causes(translator, name, cases, heads, seed), out)
 
