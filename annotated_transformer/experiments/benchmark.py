@@ -381,7 +381,7 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
 
     run = multi30k_run(folder, data)
     at, steps = {m["step"]: m["seconds"] for m in run.history.metrics()}, [step for step, _ in run.checkpoints.found()]
-    sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    sources, references = Corpus.open(data).sides("dev")
     curve, reached = [], None
     for i in range(15, len(steps), 2):
         weights = mean_weights([run.checkpoints.load(step)[0] for step in steps[i - last + 1 : i + 1]])
@@ -414,7 +414,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     from annotated_transformer.decoding.translation import evaluate
 
     run = multi30k_run(folder, data)
-    sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    sources, references = Corpus.open(data).sides("dev")
     found = []
     for n in counts:
         newest = [load_weights(path / "model.safetensors") for path in run.checkpoints.intact()[-n:]]

@@ -76,7 +76,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         raise InputError(f"{source}: name a run directory or weights that ship: a file of weights has no shape")
     model, training = known[0], shortened(*known)
     check_fit(weights, model, source)
-    src, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    src, references = Corpus.open(data).sides("dev")
     metrics, seconds, sittings = {}, 0.0, []
     for name, initial in (("tuned", weights), ("scratch", None)):
         run = trained_for(begun(folder / name, data, model, training, source, initial), minutes)

@@ -63,7 +63,8 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     ("benchmark", "benchmark_averaging", ["--multi30k", "data"]),
     ("benchmark", "benchmark_ours_base_8x128_keep_memory_cpu", ["--device", "cpu"]),
     ("benchmark_decoding", "decoding_ours_int8_16x1_{}", ["--device", "cpu"]),
-    ("benchmark_decoding", "precision_grammar_some", ["--bleu", "grammar", "--src", "some.en", "--references", "some.de"]),
+    ("benchmark_decoding", "precision_grammar_some",
+     ["--bleu", "grammar", "--src", "some.en", "--references", "some.de"]),
     ("benchmark_decoding", "decoding_command_ours_int8_2_{}", ["--command", "grammar", "--src", "some.en"]),
     ("complexity", "complexity_gru_cpu", ["--device", "cpu"]),
     ("complexity", "complexity_batch_self_attention", ["--device", "cpu"])])
