@@ -1,5 +1,4 @@
 "Where the repository is, the data beside it, and what tests of several rooms ask."
-import gzip
 import itertools
 import os
 import shutil
@@ -71,14 +70,11 @@ def unlike_the_saved(tables: Mapping[str, ResultTable], monkeypatch) -> list[str
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def write_treebanks(folder: Path, trees: Iterator[str], genia: Iterator[str]) -> Path:
-    "Treebanks as the runs of record want them: 20 files of 12 trees, and GENIA's one."
+def write_treebanks(folder: Path, trees: Iterator[str]) -> Path:
+    "Treebanks as the runs of record want them: 20 files of 12 trees."
     for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
         (folder / name).mkdir()
         for i in range(20):
             lines = (f"( {tree} )\n" for tree in itertools.islice(trees, 12))
             (folder / name / file.format(i)).write_text("".join(lines))
-    (folder / "treebank_genia").mkdir()
-    with gzip.open(folder / "treebank_genia" / "genia_v1.mrg.gz", "wt") as file:
-        file.writelines(f"( {tree} )\n" for tree in genia)
     return folder

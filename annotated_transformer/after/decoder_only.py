@@ -22,7 +22,7 @@ from ..engine.kinds import most_positions
 from ..model.attention import MultiHeadAttention, attention, causal_mask
 from ..model.embedding import LearnedPositions, sinusoids
 from ..model.symbols import END, PAD, START
-from ..model.transformer import BASE, TransformerConfig
+from ..model.transformer import TransformerConfig
 
 # %% ../../nbs/after/decoder_only.ipynb #008c799f
 class DecoderOnly(EncoderOnly):

@@ -84,7 +84,7 @@ def show_translations(translator: Translator, corpus: Corpus) -> dict[str, float
     found, search = {}, {"beam_size": 4, "alpha": 0.6}
     for split, what in (("test", "unseen sentences"),
                         ("test_long", "unseen sentences, each longer than any in training")):
-        sources, references = map(list, zip(*corpus.pairs(split)))
+        sources, references = corpus.sides(split)
         result = evaluate(translator, sources, references, **search, progress=True)
         translator.run.record.add_evaluation(split, result.metrics, **search)  # a look at a test set leaves a trace
         if recordable(translator.run, corpus, split):

@@ -29,7 +29,7 @@ from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, ships
 from ..decoding.scores import Score, Tokenizer, moses, moses_languages, paired, tokenizer_of
 from ..decoding.scores import score
-from ..parsing.treebanks import TREES, WORDED
+from ..parsing.treebanks import is_treebank
 
 # %% ../../nbs/commands/evaluate.ipynb #38796b8c
 def score_summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[str, float]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def check_record(run: Run, kept: bool, record: Path | None) -> None:
 def load_translator(run: str | Path) -> translation.Translator:
     "The translator of a run. Raises InputError for a parser."
     found = translation.load(run)
-    if found.run.config["data"].get("tgt") in (TREES, WORDED):
+    if is_treebank(found.run.config["data"].get("tgt")):
         raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`")
     return found
 

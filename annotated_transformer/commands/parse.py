@@ -10,13 +10,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .evaluate import recordable
+from .evaluate import check_record, recordable
 from .train import corpus_of
 from .translate import answer_lines, check_lines, opened
 from ..tools.files import InputError, counted
 from ..tools.options import say
 from ..parsing.parser import ALPHA, BEAM, Parser, load_parser, parse_corpus
-from ..tools.records import check_place, write_record
+from ..tools.records import write_record
 from ..decoding.search import SearchConfig
 from ..parsing.treebanks import escape, source_line, tokenise
 
@@ -39,11 +39,7 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
     "Write the trees of a split, report how good they are, and write a record if asked to."
     run = parser.translator.run
     corpus = corpus_of(run, data)
-    if record is not None and (split not in corpus.splits or not recordable(run, corpus, split)):
-        raise InputError(f"--record {record}: {run.folder} has no finished training, or this is not the "
-                         "text that it names")
-    if record is not None:
-        check_place(record)
+    check_record(run, split in corpus.splits and recordable(run, corpus, split), record)
     found = parse_corpus(parser, corpus, split, beam_size, alpha, progress=True)
     sys.stdout.buffer.write("".join(f"{parse.tree}\n" for parse in found.parses).encode())
     s = found.scores

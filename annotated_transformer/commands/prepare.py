@@ -71,7 +71,7 @@ class VocabularyOptions:
 # %% ../../nbs/commands/prepare.ipynb #67c31dc9
 SIZES = {
     "files": 8000, "grammar": 1200, "multi30k": 5000, "wmt14": 37_000,
-    "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "genia": 8000, "grammar-trees": 600,
+    "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "grammar-trees": 600,
 }
 "tokens in the vocabulary, unless --vocab-size says otherwise"
 
@@ -272,7 +272,7 @@ def prepare_wmt14_command(folder: Path, /, *, source: Path | None = None, tgt: L
 
 
 def prepare_trees_command(
-    folder: Path, treebank: Literal["ptb", "ptb-sample", "craft", "genia", "grammar-trees"],
+    folder: Path, treebank: Literal["ptb", "ptb-sample", "craft", "grammar-trees"],
     source: Path | None = None, /, *, vocab_size: int | None = None, leaves: Literal["XX", "tags", "words"] = "XX",
     extra: Path | None = None, extra_weight: float | None = None, strict: bool = False, overwrite: bool = False,
 ) -> None:
@@ -285,7 +285,7 @@ def prepare_trees_command(
     Args:
         folder: the new folder that will hold all of it
         treebank: which treebank
-        source: the folder that holds it (for ptb, craft and genia)
+        source: the folder that holds it (for ptb and craft)
         vocab_size: tokens in the vocabulary (default: a usual number for the treebank)
         leaves: what stands for a word in the sequences: XX, its tag, or the word itself
         extra: a file of trees that a machine parsed, to be mixed into the training text

@@ -27,7 +27,7 @@ from ..tools.options import say
 from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed
 from ..corpus.vocabulary import WORD_START, code_points, unknown_parts
 from ..training.runs import shipped_runs
-from ..parsing.treebanks import TREES, WORDED
+from ..parsing.treebanks import is_treebank
 
 # %% ../../nbs/commands/translate.ipynb #88ebeb9f
 CHUNK = 1 << 16  # bytes: what a pipe holds
@@ -269,7 +269,7 @@ def translate_command(
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])
     translator = translation.ensemble([translation.load(one, precision) for one in runs])
-    if translator.run.config["data"].get("tgt") in (TREES, WORDED):
+    if is_treebank(translator.run.config["data"].get("tgt")):
         raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
     name = str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731

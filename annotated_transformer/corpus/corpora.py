@@ -89,6 +89,11 @@ class Corpus:
             raise InputError(f"{self.path(split, 'src')} has {counted(number, 'line')} and corpus.json says "
                              f"{expected:,}: make the corpus again")
 
+    def sides(self, split: str) -> tuple[list[str], list[str]]:
+        "The source sentences of a split, and its target sentences. Raises InputError as `pairs` does."
+        pairs = list(self.pairs(split))
+        return [src for src, _ in pairs], [tgt for _, tgt in pairs]
+
 # %% ../../nbs/corpus/corpora.ipynb #60967000
 def read_gold(corpus: Corpus, split: str) -> Iterator[dict]:
     "The gold structure of a split, one record per pair. Raises InputError where there is none."

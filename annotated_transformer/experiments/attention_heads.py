@@ -38,7 +38,8 @@ from ..model.transformer import Transformer
 from ..parsing.treebanks import tree_files, treebank
 from ..parsing.trees import Tree, is_open, read_tree
 from ..tools.files import InputError, file_digest
-from ..tools.records import add_record, check_new, make_record, run_program
+from ..tools.records import add_record, check_new, make_record, results_folder, run_program
+from ..training.runs import find_run
 
 # %% ../../nbs/experiments/attention_heads.ipynb #3b1b0205
 PART = re.compile(r"\w+|[^\w\s]+")
@@ -511,7 +512,7 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
 # %% ../../nbs/experiments/attention_heads.ipynb #0a5c034a
 def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.experiments.attention_heads`."
-    def heads(run: str, /, *, out: Path = Path("nbs/results"), data: Path | None = None, split: str = "dev",
+    def heads(run: str, /, *, out: Path | None = None, data: Path | None = None, split: str = "dev",
               sentences: int = 500, seed: int = 0, trees: tuple[Path, ...] = ()) -> None:
         """Measure what each attention head of a trained run does, and write the record heads_RUN or heads_RUN_trees.
 
@@ -522,14 +523,15 @@ def main(argv: list[str] | None = None) -> None:
 
         Args:
             run: a run directory, or the name of weights that ship
-            out: folder for the record
+            out: folder for the record (default: nbs/results of the checkout)
             data: a prepared corpus to measure on as well
             split: which part of that corpus
             sentences: how many pairs of each text
             seed: for the untrained model and for all random draws
             trees: folders of treebanks to measure on instead
         """
-        check_new(f"heads_{load(run).run.folder.resolve().name}" + ("_trees" if trees else ""), out)
+        out = out or results_folder()
+        check_new(f"heads_{find_run(run).folder.resolve().name}" + ("_trees" if trees else ""), out)
         record = measure_run(run, data, split, sentences, seed, trees)
         add_record(record, out)
         for name, summary in record["metrics"]["sets"].items():

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['BATCHES', 'PEERS', 'step_flops', 'make_batch', 'ours', 'TorchPeer', 'marian', 'peer_step', 'peak_bytes',
-           'measure_step', 'matrix_rate', 'plan', 'in_process', 'installed', 'run_benchmark', 'write_records',
-           'record_of', 'report', 'multi30k_run', 'seconds_to_bleu', 'averaging_gain', 'main']
+           'measure_step', 'matrix_rate', 'plan', 'in_process', 'installed', 'run_benchmark', 'check_all_new',
+           'write_records', 'record_name', 'record_of', 'report', 'multi30k_run', 'seconds_to_bleu', 'averaging_gain',
+           'main']
 
 # %% ../../nbs/experiments/benchmark.ipynb #313b2770
 import contextlib
@@ -14,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -36,7 +37,7 @@ from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
 from ..training.presets import TrainingConfig
 from ..tools.processes import training_device
-from ..tools.records import add_record, make_record, run_program
+from ..tools.records import add_record, check_new, make_record, results_folder, run_program
 from ..training.loop import Objective, update
 
 # %% ../../nbs/experiments/benchmark.ipynb #d171a6f4
@@ -269,13 +270,17 @@ def installed(contestant: str) -> bool:
 
 # %% ../../nbs/experiments/benchmark.ipynb #3d70845e
 def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]:
-    "Measure everything in `plan`, write a record for each line to the folder `out`, return the records."
+    """Measure everything in `plan`, write a record for each line to the folder `out`, return the records.
+
+    Raises InputError, before anything is measured, where `out` has one of them.
+    """
     from tqdm import tqdm
 
     wanted = plan(device, steps)
     for missing in sorted({what["contestant"] for what in wanted if not installed(what["contestant"])}):
         print(f"{missing}: left out, `transformers` is not installed (pip install transformers)", file=sys.stderr)
     wanted = [what for what in wanted if installed(what["contestant"])]
+    check_all_new((record_name(what, device) for what in wanted), out)
     found: list[list[dict]] = [[] for _ in wanted]
     limit = matrix_rate(
         torch.device(device), 8192 if device == "cuda" else 2048, torch.bfloat16 if device == "cuda" else torch.float32
@@ -285,30 +290,34 @@ def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]
     return write_records(out, [record_of(what, results, limit, device) for what, results in zip(wanted, found)])
 
 
+def check_all_new(names: Iterable[str], out: Path) -> None:
+    "Raises InputError, before anything is measured, where the folder `out` has a record of one of these names."
+    for name in names:
+        check_new(name, out)
+
+
 def write_records(out: Path, records: list[dict]) -> list[dict]:
     for record in records:
         add_record(record, out)
     return records
 
 # %% ../../nbs/experiments/benchmark.ipynb #1b0324d8
+def record_name(what: dict, device: str) -> str:
+    short = {"torch.nn.Transformer": "torch"}.get(what["contestant"], what["contestant"].lower())
+    marks = [m for m in ("keep_memory", "compile") if what[m]]
+    return "_".join(["benchmark", short, what["model"], "x".join(map(str, what["batch"][:2])), *marks, device])
+
+
 def record_of(what: dict, results: list[dict], limit: float, device: str) -> dict:
     "The result record of one line of the plan."
     seconds, batch = median(r["seconds"] for r in results), make_batch(*what["batch"])
     lengths = [(ids != PAD).sum(1).numpy() for ids in (batch.src, batch.tgt[:, 1:])]
     flops = step_flops(BIG if what["model"] == "big" else BASE, *lengths)
-    short = {"torch.nn.Transformer": "torch"}.get(what["contestant"], what["contestant"].lower())
-    marks = [
-        short,
-        what["model"],
-        "x".join(map(str, what["batch"][:2])),
-        *[m for m in ("keep_memory", "compile") if what[m]],
-        device,
-    ]
     metrics = {"step_seconds": seconds, "step_seconds_by_round": [r["seconds"] for r in results], "flops": flops,
                "peak_bytes": max((r["peak_bytes"] or 0) for r in results), "flops_per_second": flops / seconds,
                "limit_flops_per_second": limit, "tokens_per_second": sum(int(n.sum()) for n in lengths) / seconds}
     return make_record(
-        "benchmark_" + "_".join(marks),
+        record_name(what, device),
         "benchmark",
         data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
         config=what,
@@ -372,7 +381,7 @@ def seconds_to_bleu(folder: Path, data: Path, target: float = 30.0, last: int = 
 
     run = multi30k_run(folder, data)
     at, steps = {m["step"]: m["seconds"] for m in run.history.metrics()}, [step for step, _ in run.checkpoints.found()]
-    sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    sources, references = Corpus.open(data).sides("dev")
     curve, reached = [], None
     for i in range(15, len(steps), 2):
         weights = mean_weights([run.checkpoints.load(step)[0] for step in steps[i - last + 1 : i + 1]])
@@ -405,7 +414,7 @@ def averaging_gain(folder: Path, data: Path, counts: tuple[int, ...] = (1, 5, 20
     from annotated_transformer.decoding.translation import evaluate
 
     run = multi30k_run(folder, data)
-    sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    sources, references = Corpus.open(data).sides("dev")
     found = []
     for n in counts:
         newest = [load_weights(path / "model.safetensors") for path in run.checkpoints.intact()[-n:]]
@@ -438,7 +447,7 @@ def main(argv: list[str] | None = None) -> None:
         return print(json.dumps(measure_step(json.loads(argv[1]))))
 
     def benchmark(
-        out: Path = Path("nbs/results"),
+        out: Path | None = None,
         device: str | None = None,
         rounds: int = 3,
         steps: int = 7,
@@ -453,14 +462,16 @@ def main(argv: list[str] | None = None) -> None:
           python -m annotated_transformer.experiments.benchmark --multi30k data/multi30k
 
         Args:
-            out: folder for the records
+            out: folder for the records (default: nbs/results of the checkout)
             device: cpu or cuda: ends at once where this machine computes on the other
             rounds: how often each is measured, taking turns
             steps: steps of which the median counts
             multi30k: a prepared corpus: measure the seconds to 30 sacreBLEU and the gain of averaging instead
             run: the run directory for that
         """
+        out = out or results_folder()
         if multi30k is not None:
+            check_all_new(["benchmark_seconds_to_bleu", "benchmark_averaging"], out)
             write_records(out, [seconds_to_bleu(run, multi30k), averaging_gain(run, multi30k)])
             return
         chosen = device or training_device().type

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'LEAST_BLEU', 'CTRANSLATE2_PROGRAM', 'HUGGING_FACE_PROGRAM', 'TIMER',
            'sources', 'endless_model', 'ours', 'hugging_face', 'ctranslate2_engine', 'our_entry_for',
-           'measure_decoding', 'plan', 'run_benchmark', 'machine', 'record_of', 'report', 'seconds_of_steps',
-           'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision', 'bleu_report', 'commands',
-           'run_command', 'command_records', 'main']
+           'measure_decoding', 'plan', 'run_benchmark', 'machine', 'record_name', 'record_of', 'report',
+           'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision',
+           'bleu_report', 'commands', 'run_command', 'command_records', 'main']
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #32ee04ee
 import json
@@ -27,19 +27,20 @@ import torch
 from torch import Tensor
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #04b9d584
-from .benchmark import in_process, marian, peak_bytes, write_records
+from .benchmark import check_all_new, in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
 from ..engine.fast import keep_memory
 from ..model.symbols import END
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
-from ..tools.records import check_new, make_record, run_program
+from ..tools.records import check_new, make_record, results_folder, run_program
 from ..engine.kernels import Precision
 from ..engine.kv_cache import DecoderState, pack_weights
 from ..decoding.scores import bleu as bleu_score
 from ..tools.text_files import two_files
 from ..tools.processes import training_device
 from ..decoding.translation import load
+from ..training.runs import find_run
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c2ee60c0
 STEPS, SOURCE, VOCABULARY = 32, 20, 37000
@@ -153,14 +154,14 @@ def measure_decoding(what: dict) -> dict:
 
 
 def plan(repeats: int) -> list[dict]:
-    "What to measure, in its order; 8 bits on a processor alone."
+    "What to measure with what is installed, in its order; 8 bits on a processor alone."
     on_processor = training_device().type == "cpu"
     return [
         {"contestant": name, "sentences": sentences, "beam_size": beam_size, "steps": STEPS, "repeats": repeats}
         for sentences in (1, 16)
         for beam_size in (4, 1)
         for name in CONTESTANTS
-        if on_processor or our_entry_for(name) == "ours"
+        if find_spec(CONTESTANTS[name][0]) and (on_processor or our_entry_for(name) == "ours")
     ]
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #dfe8f518
@@ -172,7 +173,6 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     for name, (package, _) in CONTESTANTS.items():
         if find_spec(package) is None:
             print(f"{name}: left out, `{package}` is not installed (pip install {package})", file=sys.stderr)
-    wanted = [what for what in wanted if find_spec(CONTESTANTS[what["contestant"]][0])]
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i], "benchmark_decoding"))
@@ -185,15 +185,18 @@ def machine() -> str:
     return f"{device}_avx2" if device == "cpu" and torch.backends.cpu.get_cpu_capability() == "AVX2" else device
 
 
+def record_name(what: dict) -> str:
+    contestant = what["contestant"].lower().replace(" ", "_")
+    return f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{machine()}"
+
+
 def record_of(what: dict, results: list[dict]) -> dict:
     "The result record of one line of the plan."
     seconds = median(r["seconds"] for r in results)
-    contestant = what["contestant"].lower().replace(" ", "_")
-    name = f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{machine()}"
     metrics = {"decoding_seconds": seconds, "decoding_seconds_by_round": [r["seconds"] for r in results],
                "peak_bytes": max(r["peak_bytes"] or 0 for r in results), "first": results[0]["first"]}
     return make_record(
-        name,
+        record_name(what),
         "benchmark",
         data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
         config=what,
@@ -326,8 +329,10 @@ LEAST_BLEU = -0.1  # what 8 bits may change
 
 def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict:
     """Translate the lines of `src` with the run `name` in each precision; the record with their BLEU is written
-    to the folder `out`.
+    to the folder `out`. Raises InputError, before anything is measured, where it is there.
     """
+    record_name = f"precision_{find_run(name).folder.resolve().name}_{src.stem}"
+    check_new(record_name, out)
     sources, wanted = map(list, zip(*((a, b) for _, a, b in two_files(src, references))))
     metrics = {}
     for precision in ("float32", "float16", "bfloat16", "int8"):
@@ -341,7 +346,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     }
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
     record = make_record(
-        f"precision_{translator.run.folder.resolve().name}_{src.stem}",
+        record_name,
         "benchmark",
         data=facts,
         config={"run": name},
@@ -432,22 +437,31 @@ def run_command(command: list[str], lines: Path) -> dict:
     return found
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #b5c0mmay
-def command_records(name: str, src: Path, rounds: int) -> list[dict]:
-    "A record for each command, for the first line of `src` alone, and for all of them; the best of `rounds` counts."
+def command_records(name: str, src: Path, rounds: int, out: Path) -> list[dict]:
+    """A record for each command, for the first line of `src` alone, and for all of them; the best of `rounds` counts.
+
+    Raises InputError, before anything is measured, where the folder `out` has one of them.
+    """
     with tempfile.TemporaryDirectory() as made:
         folder, records = Path(made), []
         all_commands, one = commands(name, folder), folder / "one"
         one.write_bytes(open(src, "rb").readline())
-        for lines in (one, src):
-            count = sum(1 for _ in open(lines, "rb"))
-            found: dict[str, list[dict]] = {contestant: [] for contestant in all_commands}
-            for contestant in [*all_commands] * rounds:
-                if count == 1 or contestant != "Hugging Face":  # it takes minutes
-                    found[contestant].append(run_command(all_commands[contestant], lines))
-            for contestant, results in ((c, r) for c, r in found.items() if r):
-                words = contestant.lower().replace(",", "").replace(" ", "_")
+        counts = {lines: sum(1 for _ in open(lines, "rb")) for lines in (one, src)}
+        asked = {lines: [contestant for contestant in all_commands if count == 1 or contestant != "Hugging Face"]
+                 for lines, count in counts.items()}  # Hugging Face takes minutes
+
+        def record_name(contestant: str, lines: Path) -> str:
+            words = contestant.lower().replace(",", "").replace(" ", "_")
+            return f"decoding_command_{words}_{counts[lines]}_{machine()}"
+
+        check_all_new((record_name(contestant, lines) for lines in asked for contestant in asked[lines]), out)
+        for lines, count in counts.items():
+            found: dict[str, list[dict]] = {contestant: [] for contestant in asked[lines]}
+            for contestant in asked[lines] * rounds:
+                found[contestant].append(run_command(all_commands[contestant], lines))
+            for contestant, results in found.items():
                 records.append(make_record(
-                    f"decoding_command_{words}_{count}_{machine()}", "benchmark", data={"name": src.stem},
+                    record_name(contestant, lines), "benchmark", data={"name": src.stem},
                     config={"contestant": contestant, "run": name, "lines": count}, seed=0,
                     seconds=sum(r["decoding_seconds"] for r in results),
                     metrics=min(results, key=lambda r: r["decoding_seconds"])))
@@ -460,7 +474,7 @@ def main(argv: list[str] | None = None) -> None:
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_decoding(json.loads(argv[1]))))
 
-    def benchmark(out: Path = Path("nbs/results"), device: str | None = None, rounds: int = 3, repeats: int = 5,
+    def benchmark(out: Path | None = None, device: str | None = None, rounds: int = 3, repeats: int = 5,
                   bleu: str | None = None, command: str | None = None, src: Path | None = None,
                   references: Path | None = None) -> None:
         """Measure beam search of this package and of its peers, on an idle machine.
@@ -471,7 +485,7 @@ def main(argv: list[str] | None = None) -> None:
           python -m annotated_transformer.experiments.benchmark_decoding --bleu ende --src dev.en --references dev.de
 
         Args:
-            out: folder for the records
+            out: folder for the records (default: nbs/results of the checkout)
             device: cpu or cuda: ends at once where this machine computes on the other
             rounds: how often each is measured, taking turns
             repeats: decodings of which the median counts
@@ -482,8 +496,9 @@ def main(argv: list[str] | None = None) -> None:
         """
         if bool(bleu) != bool(references) or bool(bleu or command) != bool(src) or (bleu and command):
             raise InputError("give --bleu, --src and --references, or --command and --src, or none of them")
+        out = out or results_folder()
         if command:
-            for record in write_records(out, command_records(command, src, rounds)):
+            for record in write_records(out, command_records(command, src, rounds, out)):
                 m = record["metrics"]
                 print(f"{record['config']['contestant']:24} {record['config']['lines']:6} lines "
                       f"{m['decoding_seconds']:8.2f} seconds {m['peak_bytes'] / 2**30:5.2f} GiB")
@@ -495,11 +510,11 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--device {device}: give cpu or cuda; this machine's is {training_device().type}")
         if min(rounds, repeats) < 1:
             raise InputError(f"--rounds {rounds} --repeats {repeats}: give 1 or more")
-        check_new(f"decoding_steps_{machine()}", out)
-        if chosen == "cuda":
-            for model in ("base", "big"):
-                for batch in (100, 500, 1000):
-                    write_records(out, [throughput(model, batch)])
+        sizes = [(model, batch) for model in ("base", "big") for batch in (100, 500, 1000)] if chosen == "cuda" else []
+        check_all_new([f"decoding_throughput_{model}_{batch}_cuda" for model, batch in sizes]
+                      + [f"decoding_steps_{machine()}", *map(record_name, plan(repeats))], out)
+        for model, batch in sizes:
+            write_records(out, [throughput(model, batch)])
         write_records(out, [steps_record()])
         print(report(run_benchmark(out, rounds, repeats)))
 

@@ -7,7 +7,6 @@ __all__ = ['GROUPS', 'NEAR', 'FAR', 'SUBJECTS', 'LEVELS', 'kept_dependencies', '
            'growth', 'far_at', 'measure_run', 'distance', 'steps']
 
 # %% ../../nbs/experiments/by_distance.ipynb #22884d93
-import math
 import re
 import time
 from collections import defaultdict

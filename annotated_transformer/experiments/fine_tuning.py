@@ -16,7 +16,7 @@ from ..commands.train import check_fit, starting_point
 from ..corpus.corpora import Corpus
 from ..decoding.translation import evaluate, load
 from ..tools.files import InputError
-from ..tools.records import add_record, make_record, run_program
+from ..tools.records import add_record, make_record, results_folder, run_program
 from ..training.loop import start_run, train
 from ..training.optimizer import learning_rate
 from ..training.presets import TrainingConfig
@@ -76,7 +76,7 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
         raise InputError(f"{source}: name a run directory or weights that ship: a file of weights has no shape")
     model, training = known[0], shortened(*known)
     check_fit(weights, model, source)
-    src, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    src, references = Corpus.open(data).sides("dev")
     metrics, seconds, sittings = {}, 0.0, []
     for name, initial in (("tuned", weights), ("scratch", None)):
         run = trained_for(begun(folder / name, data, model, training, source, initial), minutes)
@@ -94,9 +94,8 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
 
 # %% ../../nbs/experiments/fine_tuning.ipynb #e7fc46b1
 def fine_tuning(source: str, data: Path, /, *, folder: Path = Path("runs/fine_tuning"),
-                out: Path = Path("nbs/results"), minutes: float = 10.0) -> None:
-    """Train from other weights and from random ones for the same minutes, and write the record
-    fine_tuning.json.
+                out: Path | None = None, minutes: float = 10.0) -> None:
+    """Train from other weights and from random ones for the same minutes, and write the record `fine_tuning`.
 
     Examples:
       annotated-transformer prepare multi30k data/captions --vocabulary-from ende
@@ -106,12 +105,12 @@ def fine_tuning(source: str, data: Path, /, *, folder: Path = Path("runs/fine_tu
         source: a run directory, or the name of weights that ship
         data: a corpus prepared with that run's vocabulary
         folder: where the two runs are kept
-        out: folder for the record
+        out: folder for the record (default: nbs/results of the checkout)
         minutes: training time for each of the two
     """
     if not minutes > 0:
         raise InputError(f"--minutes {minutes}: give a number above 0")
-    measure_fine_tuning(source, data, folder, out, minutes)
+    measure_fine_tuning(source, data, folder, out or results_folder(), minutes)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,14 +4,12 @@
 
 # %% auto #0
 __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT', 'TENTH_RECURRENT', 'CHOICES',
-           'RATES', 'EXPERIMENTS', 'BASELINES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'rows_of', 'table_4',
-           'Experiment', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in',
-           'finished', 'choice', 'in_batches', 'spread', 'chosen_search', 'parsed_both_ways', 'seen_share', 'measure',
-           'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines', 'steps', 'run_step',
-           'measured']
+           'RATES', 'EXPERIMENTS', 'BASELINES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'Experiment', 'Session',
+           'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in', 'finished', 'choice',
+           'in_batches', 'spread', 'chosen_search', 'parsed_both_ways', 'seen_share', 'measure', 'described',
+           'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines', 'steps', 'run_step', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -42,32 +40,6 @@ def parser_name(record: dict) -> str:
     "What a table calls a trained parser: its kind and size."
     kind = "LSTM with attention" if record["config"].get("kind") == "recurrent" else "Transformer"
     return f"{kind} ({record['config']['model']['n_layers']} layers, {record['config']['model']['d_model']} wide)"
-
-
-def rows_of(name: str, record: dict) -> list[tuple[str, float, str]]:
-    "A record's rows for Table 4: the kind of parser, its F1, and what it was tested on."
-    metrics, where = record["metrics"], record["tested_on"]
-    if name.startswith("baselines_"):
-        return [("right branches", metrics["f1_right/test"], where),
-                ("counted grammar (PCFG)", metrics["f1_pcfg/test"], where)]
-    splits = {"test": where, "test_long": f"{where}, longer than any in training"}
-    return [(parser_name(record), metrics[f"f1/{split}"], tested_on) for split, tested_on in splits.items()
-            if f"f1/{split}" in metrics]
-
-# %% ../../nbs/experiments/parsing_runs.ipynb #9e3c8740
-def table_4(found: dict[str, dict]):
-    "Table 4 with our own rows below, each with what it was trained and tested on, as a pandas DataFrame."
-    import pandas as pd
-
-    from annotated_transformer.paper import tables as paper
-
-    theirs = paper.paper_table(4).assign(source="the paper", tested_on="WSJ section 23", trees=pd.NA)
-    ours = pd.DataFrame([{"parser": parser, "training": record["trained_on"], "f1": f1, "tested_on": where,
-                          "source": record["name"], "trees": record["training_trees"]}
-                         for name, record in found.items() for parser, f1, where in rows_of(name, record)])
-    whole = pd.concat([theirs, ours], ignore_index=True) if len(ours) else theirs
-    return whole[["parser", "training", "trees", "tested_on", "f1", "source"]].rename(
-        columns={"training": "trained on", "trees": "training trees", "tested_on": "tested on", "f1": "F1"})
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #bf06db46
 @dataclass(frozen=True)

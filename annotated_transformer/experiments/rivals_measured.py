@@ -8,7 +8,6 @@ __all__ = ['System', 'Settings', 'Rules', 'rules_of', 'read_rules', 'training_of
            'speed_steps', 'time_updates', 'experts_use', 'measure_experts', 'run_step', 'score_steps', 'steps']
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #d464fcac
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -214,7 +213,7 @@ def result(job: Job, rules: Rules, run: Run, data: Path) -> dict:
 def scores_on(translator: Translator, data: Path, split: str, search: dict[str, float]) -> dict[str, float]:
     "The metrics of a translator on a split of a corpus, named `metric/split`."
     corpus = Corpus.open(data)
-    src, references = map(list, zip(*corpus.pairs(split)))
+    src, references = corpus.sides(split)
     # no perplexity: its members share no vectors that one softmax could use
     if isinstance(translator.model, Ensemble):
         written = translator.translate(src, **search, progress=True)
@@ -239,7 +238,7 @@ def costs_of(run: Run, data: Path) -> dict[str, float]:
 def with_bleu(run: Run, data: Path, curve: list[dict], every: int = 1) -> list[dict]:
     "A run's curve, with the BLEU of greedy development translations by each checkpoint that was kept."
     corpus, found = Corpus.open(data), {}
-    src, references = map(list, zip(*corpus.pairs("dev")))
+    src, references = corpus.sides("dev")
     model, vocabulary = run.model().to(training_device()), run.vocabulary()
     for step, path in ((step, path) for step, path in run.checkpoints.found() if step % every == 0):
         model.load_state_dict(load_weights(path / "model.safetensors"))

@@ -18,8 +18,8 @@ from torch import Tensor
 from ..training.checkpoints import load_weights
 from ..commands.train import corpus_of
 from ..tools.files import InputError
-from ..tools.records import (check_new, ended, make_record, move_record, read_record, run_program,
-                                                     this_process, write_record)
+from ..tools.records import (
+    check_new, ended, make_record, move_record, read_record, results_folder, run_program, this_process, write_record)
 from ..training.runs import Run, mean_weights
 from ..decoding.scores import bleu, paired
 from ..tools.processes import training_device
@@ -142,7 +142,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
     return move_record(path)
 
 # %% ../../nbs/experiments/search_settings.ipynb #dfd459b0
-def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path | None = None,
+def search_settings(run: Path, /, *, out: Path | None = None, data: Path | None = None,
                     sentences: int = 1000) -> None:
     """Measure BLEU against averaging, beam and length penalty, on the development set of a finished run.
 
@@ -152,10 +152,11 @@ def search_settings(run: Path, /, *, out: Path = Path("nbs/results"), data: Path
 
     Args:
         run: a run directory
-        out: folder for the record
+        out: folder for the record (default: nbs/results of the checkout)
         data: the corpus that it was trained on, if it has moved
         sentences: at most this many, evenly spread over the development set
     """
+    out = out or results_folder()
     measure_settings(run, out, data, sentences)
     print(f"Next: read settings_{run.resolve().name} in {out}, or execute this chapter again", file=sys.stderr)
 

@@ -79,7 +79,7 @@ def source_weights(sources_file: Path) -> dict[str, float]:
 def measure_sets(run: Run, corpus: Corpus) -> dict[str, float]:
     "The perplexity of a run on the development set and on every test set, named as in a record."
     translator = load(run.folder)
-    return {f"perplexity/{split}": translator.measure(*zip(*corpus.pairs(split)), progress=True).perplexity
+    return {f"perplexity/{split}": translator.measure(*corpus.sides(split), progress=True).perplexity
             for split in corpus.splits if split != "train"}
 
 # %% ../../nbs/experiments/sources_left_out.ipynb #2deb972a

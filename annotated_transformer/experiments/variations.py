@@ -153,7 +153,7 @@ SEARCH = {"beam_size": 4, "alpha": 0.6}
 def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict:
     "The record of a finished run. The sums of each sentence go into a file in `out`."
     trained, translator, name = run.record.read(), load(run.folder), run.folder.name
-    src, references = map(list, zip(*corpus.pairs("dev")))
+    src, references = corpus.sides("dev")
     found = evaluate(translator, src, references, **SEARCH, samples=0)
     metrics = {part: getattr(found, part) for part in ("perplexity", "accuracy", "perplexity_per_word")}
     metrics |= {f"{kind}/dev": score.value for kind, score in found.scores.items()}

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,7 +30,7 @@ from annotated_transformer.experiments.attention_heads import (
 )
 from ..model.transformer import Transformer
 from ..tools.files import InputError, file_digest
-from ..tools.records import add_record, check_new, make_record, run_program
+from ..tools.records import add_record, check_new, make_record, results_folder, run_program
 from ..tools.text_files import read_pairs
 
 # %% ../../nbs/experiments/word_alignment.ipynb #15bd3e9f
@@ -182,7 +181,7 @@ def align_by_ibm(text: Sequence[Path], out: Path) -> None:
     print(f"alignment error rate {100 * metrics['aer']:.1f} ({100 * low:.1f} to {100 * high:.1f})")
 
 # %% ../../nbs/experiments/word_alignment.ipynb #e4619860
-def align(run: str, /, *text: Path, out: Path = Path("nbs/results"), seed: int = 0) -> None:
+def align(run: str, /, *text: Path, out: Path | None = None, seed: int = 0) -> None:
     """Measure how well the cross-attention of a run from English to German aligns words, and write the record
     alignment_RUN.
 
@@ -193,9 +192,10 @@ def align(run: str, /, *text: Path, out: Path = Path("nbs/results"), seed: int =
     Args:
         run: a run directory, the name of weights that ship, or ibm1 for IBM model 1
         text: what IBM model 1 learns from: English and German in a table, or in two files
-        out: folder for the record
+        out: folder for the record (default: nbs/results of the checkout)
         seed: for the untrained model that it is compared with
     """
+    out = out or results_folder()
     if run == "ibm1":
         return align_by_ibm(text, out)
     begun, translator, pairs = time.monotonic(), load(run), aligned_pairs()

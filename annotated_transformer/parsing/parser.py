@@ -32,7 +32,8 @@ from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 from ..training.loop import start_run
 from ..decoding.translation import Translator
-from .treebanks import TREES, WORDED, escape, gold_trees, source_line, tokenise
+from .treebanks import (
+    TREES, WORDED, escape, gold_trees, is_treebank, source_line, tokenise)
 from .trees import WORD, Tree, restore
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
 
@@ -192,7 +193,7 @@ class Parser:
     def __init__(self, translator: Translator):
         self.translator, self.vocabulary = translator, translator.vocabulary
         target = translator.run.config["data"].get("tgt") if translator.run else TREES
-        if target not in (TREES, WORDED):
+        if not is_treebank(target):
             raise InputError(f"{translator.run.folder}: this run translates into {target}, not into trees: "
                              "train a parser on a corpus of trees")
         self.worded = target == WORDED

@@ -234,7 +234,7 @@ def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, fl
 # %% ../../nbs/rivals/fine_tuning.ipynb #c1d0f6c9
 def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
     "sacreBLEU, mean GLEU (of words) and perplexity of a run on the development set, with section 6.1's search."
-    sources, references = map(list, zip(*Corpus.open(data).pairs("dev")))
+    sources, references = Corpus.open(data).sides("dev")
     found = translation.evaluate(translation.load(run), sources, references, progress=True)
     words = [gleu(made.split(), wanted.split()) for made, wanted in zip(found.translations, references)]
     return {"sacrebleu": found.sacrebleu, "gleu": sum(words) / len(words), "perplexity": found.perplexity}

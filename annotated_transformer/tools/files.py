@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['InputError', 'needs', 'counted', 'to_disk', 'writing', 'former', 'settle', 'check_standing', 'building', 'creating',
-           'checkout', 'cache_folder', 'locked', 'read_json', 'write_json', 'file_digest']
+           'checkout', 'cache_folder', 'locked', 'taken', 'read_json', 'write_json', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import hashlib
@@ -142,6 +142,21 @@ def locked(path: str | Path) -> Iterator[None]:
             import fcntl
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def taken(path: str | Path, shared: bool = False) -> Iterator[bool]:
+    "As `locked`, but nobody waits: whether the lock is ours for the block (`shared`: with others who share it)."
+    with open(path, "a") as file:
+        ours = True
+        try:
+            import fcntl
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            ours = False
+        except (ImportError, OSError):  # Windows, or a file system without locks
+            pass
+        yield ours
 
 # %% ../../nbs/tools/files.ipynb #4a48c615
 def read_json(path: str | Path) -> dict:

@@ -263,9 +263,9 @@ FILES = {  # a record stands in the file named after the first word of its name,
     "settings": "translation", "trial_m30k": "translation"}
 
 
-def comparison_of(record: dict | str) -> str:
-    "The stem of the file for a record, or its name: by its longest beginning in `FILES`, else its first word."
-    words = (record if isinstance(record, str) else record["name"]).split("_")
+def comparison_of(name: str) -> str:
+    "The stem of the file for the record of a name: by its longest beginning in `FILES`, else its first word."
+    words = name.split("_")
     starts = ("_".join(words[:n]) for n in range(len(words), 0, -1))
     return next((FILES[start] for start in starts if start in FILES), words[0])
 
@@ -332,30 +332,30 @@ def add_record(record: dict, folder: str | Path) -> None:
     """
     folder, record = Path(folder), sealed(record)
     folder.mkdir(parents=True, exist_ok=True)
-    path, name = folder / f"{comparison_of(record)}.jsonl", record["name"]
+    name = record["name"]
+    path = folder / f"{comparison_of(name)}.jsonl"
     with locked(folder / ".lock"):
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
         found = {checked_record(line, f"{path}, line {n}")["name"]: line for n, line in enumerate(lines, 1) if line}
-        if name in found and json.loads(found[name])["digest"] != record["digest"]:
+        if name in found and json.loads(found[name]).get("digest") != record["digest"]:
             raise InputError(f"{path}: another record is named {name}: remove its line to measure again")
         found[name] = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
         with writing(path, "w") as file:
             file.writelines(f"{found[name]}\n" for name in sorted(found))
 
 
-def move_record(path: str | Path, folder: str | Path | None = None) -> dict:
-    """Move a record from its own file, where a program keeps it as it goes, into its comparison's, in `folder` or
-    beside it."""
-    add_record(record := read_record(path), folder or Path(path).parent)
+def move_record(path: str | Path) -> dict:
+    "Move a record from its own file, where a program keeps it as it goes, into its comparison's beside it."
+    add_record(record := read_record(path), Path(path).parent)
     Path(path).unlink()
     return record
 
 
-def check_new(name: str, folder: str | Path, option: str = "--out") -> None:
-    "Raises InputError, naming the option, before long work, where `add_record` could not add a record of this name."
-    check_place(Path(folder) / f"{comparison_of(name)}.jsonl", option)
+def check_new(name: str, folder: str | Path) -> None:
+    "Raises InputError, naming --out, before long work, where `add_record` could not add a record of this name."
+    check_place(Path(folder) / f"{comparison_of(name)}.jsonl", "--out")
     if find_record(name, folder):
-        raise InputError(f"{option} {folder}: {comparison_of(name)}.jsonl has a record named {name}: "
+        raise InputError(f"--out {folder}: {comparison_of(name)}.jsonl has a record named {name}: "
                          "remove its line to measure again")
 
 # %% ../../nbs/tools/records.ipynb #42ae9fc8
@@ -373,7 +373,7 @@ def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
 
 # %% ../../nbs/tools/records.ipynb #5259ecd5
 def summary(part: str = "groups") -> dict:
-    """A part of the summary of all records: `groups` by name, `verdicts`, `rows`, `points` or `tables`.
+    """A part of the summary of all records: `groups` by name, `verdicts`, `rows` or `tables`.
 
     `summary()["row_small_A1"]["metrics"]["perplexity"]["value"]` is a mean over seeds. InputError: there is no summary.
     """
@@ -403,9 +403,13 @@ def run_program(function: Callable, module: str, argv: Sequence[str] | None = No
 # %% ../../nbs/tools/records.ipynb #2691de4b
 def main(argv: Sequence[str] | None = None) -> None:
     "`python -m annotated_transformer.tools.records`."
-    def records(folder: Path = Path("nbs/results"), /) -> None:
-        "List the result records of a folder, and what state each is in."
-        for row in list_records(folder):
+    def records(folder: Path | None = None, /) -> None:
+        """List the result records of a folder, and what state each is in.
+
+        Args:
+            folder: the folder (default: nbs/results of the checkout)
+        """
+        for row in list_records(folder or results_folder()):
             print("{:48} {:15} {:11} {}".format(*row))
 
     run_program(records, "tools.records", argv)

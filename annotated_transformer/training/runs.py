@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from ..engine.kinds import architecture, build, kind_of
 from .checkpoints import Checkpoints, remove_partial, load_weights
-from ..tools.files import InputError, creating, file_digest, read_json, write_json, writing
+from ..tools.files import (
+    InputError, creating, file_digest, locked, read_json, taken, write_json, writing)
 from ..tools.options import check_fields
 from annotated_transformer.tools.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
@@ -120,14 +121,9 @@ class RunRecord:
                 write_record(self.path, self.read() | {"evaluations": [*self.history.evaluations(), line]})
             add_line(self.folder / "evaluations.jsonl", line)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         "Within the block no other process changes the record: it waits for its turn."
-        with open(self.folder / ".record.lock", "a") as file:
-            with suppress(ImportError, OSError):  # Windows, or a file system without locks
-                import fcntl
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return locked(self.folder / ".record.lock")
 
 # %% ../../nbs/training/runs.ipynb #2faae916
 def mean_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -251,15 +247,9 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         "Within the block nobody else can train this run. Raises InputError where somebody already does."
-        with open(self.folder / ".lock", "a") as file:
-            try:
-                import fcntl
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"{self.folder}: another process is training this run: "
-                                 "wait for it, or stop it") from None
-            except (ImportError, OSError):  # Windows, or a file system without locks
-                pass
+        with taken(self.folder / ".lock") as ours:
+            if not ours:
+                raise InputError(f"{self.folder}: another process is training this run: wait for it, or stop it")
             yield
 
     def extend(self, changes: dict) -> None:

@@ -75,6 +75,7 @@ def test_every_form_gives_the_same_corpus(tmp_path, form):
     dev, test = put_pairs(tmp_path, "d", [("dev", "Dev")]), put_pairs(tmp_path, "t", [("test", "Test")])
     corpus = file_corpus(tmp_path / "out", "en", "de", paths, dev, test)
     assert list(corpus.pairs("train")) == PAIRS and list(corpus.pairs("dev")) == [("dev", "Dev")]
+    assert corpus.sides("dev") == (["dev"], ["Dev"])
     assert (tmp_path / "out" / "train.en").read_text() == "".join(src + "\n" for src, _ in PAIRS)
     assert Corpus.open(tmp_path / "out") == corpus and corpus.tests == ["test"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [

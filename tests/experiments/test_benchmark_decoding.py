@@ -1,13 +1,14 @@
 """Decoding beside other engines: what is timed does the same work."""
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.tools.records import find_record
+from annotated_transformer.tools.records import add_record, find_record, make_record
 from here import ROOT, SHAPE
 
 
@@ -56,6 +57,30 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:  # before it measures for minutes
         speed.main(["--out", str(ROOT / "nbs" / "results")])
     assert end.value.code == 2 and "a record named decoding_steps_cpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module, name, arguments", [
+    ("benchmark", "benchmark_averaging", ["--multi30k", "data"]),
+    ("benchmark", "benchmark_ours_base_8x128_keep_memory_cpu", ["--device", "cpu"]),
+    ("benchmark_decoding", "decoding_ours_int8_16x1_{}", ["--device", "cpu"]),
+    ("benchmark_decoding", "precision_grammar_some",
+     ["--bleu", "grammar", "--src", "some.en", "--references", "some.de"]),
+    ("benchmark_decoding", "decoding_command_ours_int8_2_{}", ["--command", "grammar", "--src", "some.en"]),
+    ("complexity", "complexity_gru_cpu", ["--device", "cpu"]),
+    ("complexity", "complexity_batch_self_attention", ["--device", "cpu"])])
+def test_what_is_there_is_not_measured_again(module, name, arguments, monkeypatch, tmp_path, capsys):
+    from annotated_transformer.experiments import benchmark, benchmark_decoding, complexity
+    program = {"benchmark": benchmark, "benchmark_decoding": benchmark_decoding, "complexity": complexity}[module]
+    for measures in ("matrix_rate", "multi30k_run", "steps_record", "load", "run_command", "measure_layers"):
+        monkeypatch.setattr(program, measures, None, raising=False)
+    monkeypatch.setattr(benchmark_decoding, "commands", lambda *given: {"ours": [], "ours int8": []})
+    monkeypatch.chdir(tmp_path)
+    Path("some.en").write_text("one\ntwo\n", encoding="utf-8")
+    name = name.format(benchmark_decoding.machine())
+    add_record(make_record(name, "benchmark", data={}, config={}, seed=0, seconds=0, metrics={}), tmp_path)
+    with pytest.raises(SystemExit):
+        program.main([*arguments, "--out", "."])
+    assert f"a record named {name}: remove its line" in capsys.readouterr().err
 
 
 def test_a_command_is_timed_only_where_it_answers_every_line(tmp_path):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from annotated_transformer.corpus import grammar
 from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.experiments.runner import Place, TimeUp, summary, work
 from annotated_transformer.model.transformer import TransformerConfig
@@ -12,7 +11,6 @@ from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record, read_records
-from here import write_treebanks
 
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
 SCALE = 0.002
@@ -30,13 +28,6 @@ def small_models():
                                                     for name, e in parsing_runs.EXPERIMENTS.items()})
         patch.setattr(parsing, "EXTRA", 12)
         yield
-
-
-@pytest.fixture(scope="module")
-def treebanks(tmp_path_factory):
-    "A folder of data with treebanks, their trees the grammar's."
-    trees, genia = ((e.tree for e in grammar.examples(seed)) for seed in (0, 3))
-    return write_treebanks(tmp_path_factory.mktemp("treebanks"), trees, itertools.islice(genia, 1150))
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +94,6 @@ def test_another_seed_has_a_record_of_its_own(measured):
     assert work(parsing_runs.steps(["craft_tenth"], [1], SCALE), measured, "parsing") == []
     first, second = (find_record(f"parsing_craft_tenth_seed{i}", measured.out) for i in (0, 1))
     assert second["seed"] == 1 and second["weights"] != first["weights"] and second["chosen"] == first["chosen"]
-
-
-def test_records_beside_the_papers_table(measured):
-    found = {name: find_record(f"parsing_{name}", measured.out)
-             for name in ("grammar_small_seed0", "ptb_sample_seed0", "baselines_craft")}
-    table = parsing_runs.table_4(found)
-    assert len(table) == 12 + 2 + 1 + 2 and table["tested on"].notna().all()
-    assert list(table.source[:12]) == ["the paper"] * 12
-    assert list(table.F1[[4, 9]]) == [91.3, 92.7]
 
 
 def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, monkeypatch):

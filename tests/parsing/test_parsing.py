@@ -66,16 +66,11 @@ def test_split_by_file_not_by_sentence(tmp_path, treebanks):
     assert corpus.splits["train"]["pairs"] == 16 * 12
 
 
-def test_genia_is_split_in_blocks(tmp_path, treebanks):
-    "Of every ten blocks of a hundred trees the ninth develops and the tenth tests; CRAFT beside it stays apart."
-    whole = [read_tree(tree).words for tree in drawn(1150, seed=3)]
-    wanted = {"train": whole[:800] + whole[1000:], "dev": whole[800:900], "test": whole[900:1000]}
-    alone = tree_corpus(tmp_path / "genia", "genia", treebanks / "treebank_genia")
+def test_a_treebank_beside_another(tmp_path, treebanks):
+    "The folder holds another treebank's files, too."
     craft = tree_corpus(tmp_path / "craft", "craft", treebanks / "treebank_craft")
-    sources = lambda corpus, split: [src.split() for src, _ in corpus.pairs(split)]
-    assert all(sources(alone, split) == words for split, words in wanted.items())
-    beside = tree_corpus(tmp_path / "beside", "craft", treebanks)  # GENIA's file and others lie in that folder too
-    assert all(sources(beside, split) == sources(craft, split) for split in craft.splits)
+    beside = tree_corpus(tmp_path / "beside", "craft", treebanks)
+    assert all(list(beside.pairs(split)) == list(craft.pairs(split)) for split in craft.splits)
 
 
 @pytest.mark.parametrize("lost", [2, 15, 21, 22, 23])
@@ -96,7 +91,6 @@ def test_what_is_no_treebank(tmp_path, wsj, treebanks):
     fails(make("craft", tmp_path / "nowhere"), "nowhere")
     fails(make("craft", None), "give")
     fails(make("craft", wsj / "02"), "2 files")
-    fails(make("genia", treebanks / "treebank_craft"), "genia*.mrg.gz")
     fails(make("ptb", treebanks / "treebank_ptb_sample"), "section 02", "ptb-sample")
     bad = wsj / "07" / "wsj_0702.mrg"
     for content, line, what in ((b"( (S (NP (NN a)))\n", 1, "not closed"), (b"( (S (NN a)) )\n()\n", 2, "empty"),
@@ -343,13 +337,12 @@ def allows(constraint, vocabulary, source, target):
     return True
 
 
-@pytest.mark.parametrize(("name", "folder"), [("craft", "treebank_craft"), ("genia", "treebank_genia")])
-def test_every_gold_tree_of_a_treebank_can_be_written(name, folder):
+def test_every_gold_tree_of_a_treebank_can_be_written():
     "With tags, with XX and with the words, by the shipped vocabulary; and not with a word too few or too many."
     vocabulary = load_parser("grammar-trees").vocabulary
     constraints, checked = {kind: kind(vocabulary, 300) for kind in (TreeConstraint, WordedTreeConstraint)}, 0
     known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
-    for file in tree_files(shared(folder))[:2]:
+    for file in tree_files(shared("treebank_craft"))[:2]:
         for _, tree in itertools.islice(treebank([file]), 40):
             if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
                 for leaves in ("XX", "tags", "words"):

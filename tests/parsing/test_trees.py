@@ -1,6 +1,7 @@
 """Trees read, written, put in sequences and back, on trees drawn at random; bracket scores compared with EVALB's own
 sample."""
 import gzip
+from pathlib import Path
 
 import nltk
 import pytest
@@ -13,11 +14,9 @@ from annotated_transformer.parsing.bracket_f1 import (
     Scores,
     compare,
     percent,
-    read_evalb_rules,
     score_trees,
-    score_files,
 )
-from annotated_transformer.parsing.trees import Tree, clean_tree, linearise, read_tree, read_trees, restore
+from annotated_transformer.parsing.trees import Tree, clean_tree, linearise, read_tree, read_trees, restore, trees_in
 from here import fails, shared
 
 # --- trees drawn at random --------------------------------------------------------------------------------------------
@@ -189,7 +188,29 @@ def test_tags_of_punctuation():
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-def evalb_table(scores: Scores, rules: Rules) -> list[str]:
+EVALB = {"DELETE_LABEL": "delete", "DELETE_LABEL_FOR_LENGTH": "delete_for_length", "QUOTE_LABEL": "quotes",
+         "EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}  # a parameter's name, and ours
+
+
+def read_evalb_rules(path: Path) -> tuple[Rules, int]:
+    "A parameter file of EVALB's: the rules, and CUTOFF_LEN; up to it sentences are also reported by themselves."
+    sets, numbers = {name: set() for name in EVALB.values()}, {"LABELED": 1, "CUTOFF_LEN": 40}
+    for line in path.read_text().splitlines():
+        name, *values = line.split() or ["#"]
+        if name in EVALB:
+            sets[EVALB[name]].add(frozenset(values) if name.startswith("EQ_") else values[0])
+        elif not name.startswith("#"):
+            numbers[name] = int(values[0])
+    return Rules(**{name: frozenset(of) for name, of in sets.items()}, labelled=bool(numbers["LABELED"])), numbers[
+        "CUTOFF_LEN"]
+
+
+def trees_of(line: str) -> list[Tree]:
+    "Those of a line of a file that EVALB reads: one, none, or several side by side."
+    return [tree for _, tree in trees_in([(1, line)], "a line")]
+
+
+def evalb_table(scores: Scores, cutoff: int) -> list[str]:
     """The lines of EVALB's own report, as its sample has it: the gold words of a skipped line, sentences without a
     crossing phrase in the totals."""
     rule, valid = "=" * 76, [r for r in scores.rows if r.status == 0]
@@ -206,7 +227,7 @@ def evalb_table(scores: Scores, rules: Rules) -> list[str]:
             f"                {scores.recall:6.2f} {scores.precision:6.2f} {counts[0]:6} {counts[1]:6} {counts[2]:4}  "
                   f"{sum(r.crossing == 0 for r in valid):5}  {counts[3]:5} {counts[4]:5}   "
                   f"{percent(counts[4], counts[3]):6.2f}", "=== Summary ==="]
-    for title, s in (("All", scores), (f"len<={rules.cutoff}", scores.up_to(rules.cutoff))):
+    for title, s in (("All", scores), (f"len<={cutoff}", scores.up_to(cutoff))):
         valid = [r for r in s.rows if r.status == 0]
         whole = {"Number of sentence": len(s.rows), "Number of Error sentence": s.count(1),
                  "Number of Skip  sentence": s.count(2),
@@ -224,14 +245,15 @@ def evalb_table(scores: Scores, rules: Rules) -> list[str]:
 def test_evalb_sample_figure_for_figure():
     "EVALB's own sample with sample.prm: every row and every figure of the summary of sample.rsl."
     folder = shared("evalb_sample")
-    rules = read_evalb_rules(folder / "sample.prm")
-    theirs = (folder / "sample.rsl").read_text().splitlines()
-    assert evalb_table(score_files(folder / "sample.gld", folder / "sample.tst", rules), rules) == theirs
+    rules, cutoff = read_evalb_rules(folder / "sample.prm")
+    gold, test, theirs = ((folder / f"sample.{end}").read_text().splitlines() for end in ("gld", "tst", "rsl"))
+    rows = [compare(trees_of(a), trees_of(b), rules) for a, b in zip(gold, test, strict=True)]
+    assert evalb_table(Scores(rows), cutoff) == theirs
     assert sum(line[13:14] == "0" for line in theirs[3:27]) == 17  # valid rows there are
 
 
 def test_collins_is_the_default():
-    assert read_evalb_rules(shared("evalb_sample") / "COLLINS.prm") == COLLINS == Rules()
+    assert read_evalb_rules(shared("evalb_sample") / "COLLINS.prm") == (COLLINS, 40) and COLLINS == Rules()
 
 
 THREE = "(S (NP (N we)) (VP (V saw) (NP (D a) (N film))))"  # 4 words, 4 phrases
@@ -253,10 +275,8 @@ THREE = "(S (NP (N we)) (VP (V saw) (NP (D a) (N film))))"  # 4 words, 4 phrases
     ("(S (NP (N we)) (VP (V saw) (-NONE- *) (NP (D a) (N film)) (. .)))", (0, 4, 4, 4, 0, 4, 4)),
     ("(S (NP (N we)) (NP (-NONE- *)) (VP (V saw) (NP (D a) (N film))))", (0, 4, 4, 4, 0, 4, 4)),
     ("(S-TPC-1 (NP-SBJ (N we)) (VP=3 (V saw) (NP (D a) (N film))))", (0, 4, 4, 4, 0, 4, 4))])
-def test_rows_counted_by_hand(tmp_path, test, expected):
-    (tmp_path / "gold").write_text(THREE + "\n")
-    (tmp_path / "test").write_text(test + "\n")
-    row = score_files(tmp_path / "gold", tmp_path / "test").rows[0]
+def test_rows_counted_by_hand(test, expected):
+    row = compare(trees_of(THREE), trees_of(test))
     assert (row.length, row[1:]) == (4, expected)
 
 
@@ -264,9 +284,9 @@ def test_each_parameter_of_a_file(tmp_path):
     (tmp_path / "rules").write_text(
         "# a comment\n\nDEBUG 0\nMAX_ERROR 3\nCUTOFF_LEN 4\nLABELED 0\nDELETE_LABEL Q\nDELETE_LABEL_FOR_LENGTH Z\n"
                                     "EQ_LABEL A B\nEQ_WORD This this\n")
-    rules = read_evalb_rules(tmp_path / "rules")
-    assert rules == Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
-                          frozenset([frozenset(["This", "this"])]), False, 4, 3)
+    rules, cutoff = read_evalb_rules(tmp_path / "rules")
+    assert cutoff == 4 and rules == Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
+                                          frozenset([frozenset(["This", "this"])]), False)
     gold = [read_tree("(A (Q the) (C (D This) (E dog)) (Z here))")]
     assert compare(gold, [read_tree("(B (Q the) (X (D this) (E dog)) (Z here))")],
                    rules)[:8] == (3, 0, 2, 2, 2, 0, 3, 3)
@@ -292,7 +312,7 @@ QUOTES = frozenset(["``", "''", "POS"])
 def test_quotation_marks_of_later_parameter_files(tmp_path, test, expected, plain):
     (tmp_path / "later.prm").write_text(
         "DELETE_LABEL ''\nDELETE_LABEL ``\nDELETE_LABEL .\nQUOTE_LABEL ``\nQUOTE_LABEL ''\nQUOTE_LABEL POS\n")
-    rules = read_evalb_rules(tmp_path / "later.prm")
+    rules, _ = read_evalb_rules(tmp_path / "later.prm")
     assert rules.quotes == QUOTES
     gold, parse = [read_tree(POSSESSIVE)], [read_tree(test)]
     assert compare(gold, parse, rules)[1:] == expected
@@ -384,23 +404,6 @@ def test_files_that_are_no_treebank(tmp_path):
 def test_one_tree_is_asked_for():
     fails(lambda: read_tree(GOOD * 2), "2 trees")
     fails(lambda: read_tree(""), "0 trees")
-
-
-@pytest.mark.parametrize("line", ["DELETE_LABELS X", "DELETE_LABEL", "QUOTE_LABEL", "QUOTE_LABEL a b", "EQ_LABEL A",
-                                  "EQ_WORD a b c", "CUTOFF_LEN forty", "dog"])
-def test_broken_parameters(tmp_path, line):
-    (tmp_path / "my.prm").write_text("DEBUG 0\n" + line + "\n")
-    fails(lambda: read_evalb_rules(tmp_path / "my.prm"), "my.prm, line 2", line, "EQ_LABEL")
-
-
-def test_broken_score_files(tmp_path):
-    for name, content in (("gold", GOOD * 20), ("short", GOOD * 19), ("open", GOOD * 19 + "(S (N we)\n"),
-                          ("other", "(S (NP (N they)))\n" * 20)):
-        (tmp_path / name).write_text(content)
-    fails(lambda: score_files(tmp_path / "gold", tmp_path / "short"), "20 lines", "19")
-    fails(lambda: score_files(tmp_path / "gold", tmp_path / "open"), "open, line 20")
-    fails(lambda: score_files(tmp_path / "gold", tmp_path / "other"), "other, line 12", "MAX_ERROR")
-    assert score_files(tmp_path / "gold", tmp_path / "other", Rules(max_errors=30)).count(1) == 20
 
 
 # --- real treebanks ---------------------------------------------------------------------------------------------------
