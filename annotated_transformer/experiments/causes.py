@@ -41,8 +41,9 @@ from ..training.loop import train
 from ..training.presets import preset_named
 
 # %% ../../nbs/experiments/causes.ipynb #5a3812dc
-def wilson(k: int, n: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(k: int, n: int) -> tuple[float, float]:
     "The 95% interval of a share: Wilson's."
+    z = 1.96
     middle, half = (k + z * z / 2) / (n + z * z), z * sqrt(k * (n - k) / n + z * z / 4) / (n + z * z)
     return max(0.0, middle - half), min(1.0, middle + half)
 
