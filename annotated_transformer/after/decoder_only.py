@@ -50,10 +50,9 @@ def after_separator(ids: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch len
 
 
 @torch.no_grad()
-def text_perplexity(model: DecoderOnly, ids: Int[Tensor, "batch length"],
-                    scored: Tensor | None = None) -> float:
-    "The exponential of the mean cross entropy of the scored tokens; ends count, padding does not."
-    return loss_at(model, *next_tokens(ids, scored)).exp().item()
+def text_perplexity(model: DecoderOnly, ids: Int[Tensor, "batch length"]) -> float:
+    "The exponential of the mean cross entropy of the tokens; ends count, padding does not."
+    return loss_at(model, *next_tokens(ids)).exp().item()
 
 # %% ../../nbs/after/decoder_only.ipynb #cae801d5
 def writer(sentences: Sequence[Sequence[str]], updates: int) -> tuple[DecoderOnly, Words]:
@@ -151,10 +150,10 @@ def continued(model: DecoderOnly, prompts: Int[Tensor, "batch prompt"], most: in
 WordPair = tuple[list[str], list[str]]  # the words of a sentence and of its translation
 
 
-def short_pairs(seed: int, n: int, most: int) -> list[WordPair]:
-    "Those of the grammar's first `n` pairs that have at most `most` English words, in lower case."
+def short_pairs(n: int) -> list[WordPair]:
+    "Those of the grammar's first `n` pairs that have at most eight English words, in lower case."
     return [tuple([token.lower() for token in side] for side in (e.src_tokens, e.tgt_tokens))
-            for e in islice(examples(seed), n) if n_words(e) <= most]
+            for e in islice(examples(82), n) if n_words(e) <= 8]
 
 
 def continuing_translator(pairs: Sequence[WordPair], updates: int) -> tuple[DecoderOnly, Words]:
@@ -197,5 +196,5 @@ def joined(src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> list
 # %% ../../nbs/after/decoder_only.ipynb #themain
 if __name__ == "__main__" and __spec__ is not None:  # python -m; a notebook is __main__ too, and has no spec
     keep_model("writer", *writer(short_sentences(81, 24_000, 12)[250:], 2500))
-    pairs = short_pairs(82, 40_000, 8)
+    pairs = short_pairs(40_000)
     keep_model("translator", *continuing_translator([pair for pair in pairs if pair not in pairs[:100]], 4000))

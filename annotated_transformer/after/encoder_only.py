@@ -228,9 +228,9 @@ def kept_model(kind: type[nn.Module], name: str, folder: Path = SHIPPED) -> tupl
     return model.eval(), Words([json.loads(about["words"])])
 
 # %% ../../nbs/after/encoder_only.ipynb #onehidden
-def one_hidden(ids: Int[Tensor, "batch length"], seed: int = 0) -> tuple[Tensor, Tensor]:
-    "Inputs and targets with one word of each sentence masked, the same for the same seed."
-    chances = torch.rand(ids.shape, generator=torch.Generator().manual_seed(seed)).to(ids.device)
+def one_hidden(ids: Int[Tensor, "batch length"]) -> tuple[Tensor, Tensor]:
+    "Inputs and targets with one word of each sentence masked, always the same."
+    chances = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)).to(ids.device)
     chances = chances.masked_fill(ids <= SEPARATOR, -1.0)
     place = chances.argmax(1, keepdim=True)
     return ids.scatter(1, place, MASK), torch.full_like(ids, IGNORED).scatter(1, place, ids.gather(1, place))
@@ -270,11 +270,10 @@ def labelled_right(model: Labeller, ids: Int[Tensor, "batch length"], labels: In
     return (model(ids).argmax(-1) == labels)[wanted].float().mean().item()
 
 
-def fine_tuned(encoder: EncoderOnly, n_labels: int, ids: Tensor, labels: Tensor, steps: int, rate: float = 3e-3,
-               batch: int = 32) -> Labeller:
+def fine_tuned(encoder: EncoderOnly, n_labels: int, ids: Tensor, labels: Tensor, steps: int) -> Labeller:
     "Train a labeller from a copy of `encoder`. With one label a sentence it is a classifier."
     labeller = Labeller(copy.deepcopy(encoder), n_labels, whole=labels.dim() == 1)
-    learn(labeller, lambda step: label_loss(labeller, *draw(min(batch, len(ids)), ids, labels)), steps, rate)
+    learn(labeller, lambda step: label_loss(labeller, *draw(min(32, len(ids)), ids, labels)), steps, 3e-3)
     return labeller
 
 # %% ../../nbs/after/encoder_only.ipynb #themain

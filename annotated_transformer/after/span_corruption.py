@@ -53,14 +53,13 @@ def pair_loss(model: Transformer, src: Int[Tensor, "batch src"],
     return F.cross_entropy(logits.flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=PAD)
 
 
-def span_pairs(texts: Sequence[Sequence[int]], sentinels: Sequence[int], seed: int,
-               rate: float = 0.3, mean: float = 2.0
+def span_pairs(texts: Sequence[Sequence[int]], sentinels: Sequence[int], seed: int
                ) -> tuple[list[list[int]], list[list[int]]]:
     """Sources (with end) and targets (with start and end) of short texts. They lose more than T5's do,
     differently for each seed.
     """
     rng = Random(seed)
-    cut = [corrupted(text, sentinels, rng, rate, mean) for text in texts if len(text) > 1]
+    cut = [corrupted(text, sentinels, rng, rate=0.3, mean=2.0) for text in texts if len(text) > 1]
     return [[*source, END] for source, _ in cut], [[START, *target, END] for _, target in cut]
 
 # %% ../../nbs/after/span_corruption.ipynb #e2b01eba

@@ -61,7 +61,7 @@ def score_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 # %% ../../nbs/commands/evaluate.ipynb #46c072ff
-def known_language(given: str | None, otherwise: str | None, tokenize: Tokenizer | None = None) -> str | None:
+def known_language(given: str | None, otherwise: str | None, tokenize: Tokenizer | None) -> str | None:
     "`given`, or `otherwise`. Raises InputError for a `given` language that no tokeniser knows."
     if given is not None and tokenizer_of(given) == "13a":
         moses(given)
@@ -191,7 +191,7 @@ def load_translator(run: str | Path) -> translation.Translator:
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
 def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None, data: Path | None, split: str,
                  language: str | None, search: dict[str, float], record: Path | None,
-                 against: str | None = None, tokenize: Tokenizer | None = None) -> dict[str, Any]:
+                 against: str | None, tokenize: Tokenizer | None) -> dict[str, Any]:
     "The `score_summary` of a run, or of several as one, on a split, kept in the run's record, or on two files."
     members, facts = [load_translator(run) for run in runs], None
     translator = translation.ensemble(members)

@@ -26,7 +26,7 @@ from ..training.checkpoints import load_weights
 from .configuration import kind_in, read_configuration
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError
-from ..training.optimizer import learning_rate
+from ..training.optimizer import highest_rate
 from ..tools.options import OptionParser, say
 from ..tools.text_files import in_shell
 from ..training.presets import TrainingConfig, check_training, preset_named
@@ -100,7 +100,7 @@ def settings_of(folder: Path) -> tuple[Any, TrainingConfig]:
 # %% ../../nbs/commands/train.ipynb #21db3c75
 def peak_rate(model: Any, training: TrainingConfig) -> float:
     "The highest learning rate: equation 3 at the end of the warm-up, times `rate`."
-    return training.rate * learning_rate(training.warmup_steps, model.d_model, training.warmup_steps)
+    return training.rate * highest_rate(model.d_model, training.warmup_steps)
 
 
 def say_rate(model: Any, training: TrainingConfig) -> None:

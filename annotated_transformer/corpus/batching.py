@@ -353,7 +353,7 @@ class Unknown(NamedTuple):
         return f"{self.name}: {self.count:,} of {counted(self.tokens, 'token')} are unknown ({self.share:.2%}): {named}"
 
 
-def unknown_tokens(corpus: Corpus, vocabulary: Vocabulary, most: int = 10_000) -> list[Unknown]:
+def unknown_tokens(corpus: Corpus, vocabulary: Vocabulary) -> list[Unknown]:
     "Of each encoded file of `corpus` in which something is unknown: how much, and which characters."
     found, vocabulary = [], vocabulary.normalised_by(corpus.normaliser)
     for split, side in itertools.product(corpus.splits, ("src", "tgt")):
@@ -361,7 +361,7 @@ def unknown_tokens(corpus: Corpus, vocabulary: Vocabulary, most: int = 10_000) -
         sequences = Sequences(path)
         places = np.flatnonzero(sequences.ids == UNKNOWN)
         if len(places):
-            numbers = np.unique(np.searchsorted(sequences.ends, places, "right"))[:most]
+            numbers = np.unique(np.searchsorted(sequences.ends, places, "right"))[:10_000]
             wanted = np.zeros(int(numbers[-1]) + 1, bool)
             wanted[numbers] = True
             with open(path, encoding="utf-8", newline="\n") as file:

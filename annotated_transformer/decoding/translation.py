@@ -103,7 +103,7 @@ def parse_prefix(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Beginni
 
 
 def beginnings(config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary,
-               most: float = math.inf) -> list[Beginning]:
+               most: float) -> list[Beginning]:
     "The prefix of each source. Raises InputError where it does not fit them, or has other ids."
     if not isinstance(config.prefix, (str, list, tuple)):
         raise InputError(f"prefix {config.prefix!r:.80}: give a text for all lines, or a text or ids for each")

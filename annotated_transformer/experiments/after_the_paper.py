@@ -42,7 +42,7 @@ from ..model.transformer import Transformer, TransformerConfig
 from ..after.preferences import best_of, best_of_kl, dpo
 from ..tools.records import beginning, ended, make_record
 from ..decoding.scores import bleu
-from ..after.span_corruption import pair_loss, span_pairs
+from ..after.span_corruption import MARKS, pair_loss, span_pairs
 from ..parsing.trees import read_tree, read_trees
 from ..corpus.vocabulary import load_vocabulary
 
@@ -54,12 +54,12 @@ def rules() -> list[dict]:
     return read_plan("after_the_paper")["rule"]
 
 
-def verdict(rule: dict, records: Sequence[dict], seeds: int = 3) -> str:
+def verdict(rule: dict, records: Sequence[dict]) -> str:
     "`yes`, `no`, `mixed`, or how many runs are missing."
     found = [r["metrics"] for r in records if r["name"].startswith(rule["records"] + "_seed")
              and r["status"] == "finished"]
-    if len(found) < seeds:
-        return f"{seeds - len(found)} of {seeds} runs missing"
+    if len(found) < 3:
+        return f"{3 - len(found)} of 3 runs missing"
     held = [metrics[rule["better"]] - (metrics[rule["worse"]] if "worse" in rule else 0) >= rule["least"]
             for metrics in found]
     return "yes" if all(held) else "mixed" if any(held) else "no"
@@ -89,13 +89,12 @@ class Session:
         """
         path = self.folder / f"{name}.json"
         if not path.exists():
-            self.place.minutes()
-            torch.manual_seed(random.Random(f"{self.seed} {name}").getrandbits(60))
+            self.begin(name)
             write_json(path, measure())
         return read_json(path)
 
     def begin(self, name: str) -> None:
-        "Seed a training by the run's seed and the training's name. Raises TimeUp when time is up."
+        "Seed what follows by the run's seed and its own name. Raises TimeUp when time is up."
         self.place.minutes()
         torch.manual_seed(random.Random(f"{self.seed} {name}").getrandbits(60))
 
@@ -206,8 +205,7 @@ def grammar_pairs(train: int, test: int, seed: int = 810) -> tuple[Pairs, Words]
     "Pairs of the grammar, of at most twelve English words."
     drawn = islice((e for e in examples(seed) if n_words(e) <= 12), train + test)
     sides = [([t.lower() for t in e.src_tokens], [t.lower() for t in e.tgt_tokens]) for e in drawn]
-    marks = [f"⟨{i}⟩" for i in range(1, 9)]
-    words = Words([*(side for pair in sides for side in pair), marks])
+    words = Words([*(side for pair in sides for side in pair), MARKS])
     src = tabled([*words.encode(s), END] for s, _ in sides)
     tgt = tabled([START, *words.encode(t), END] for _, t in sides)
     return Pairs((src[test:], tgt[test:]), (src[:test], tgt[:test]), len(words), words.decode), words
@@ -292,7 +290,7 @@ def continuation(session: Session, data: Path | None) -> dict:
 def span_texts(session: Session, pairs: Pairs, words: Words) -> tuple[Tensor, Tensor]:
     "Sentences of both languages with spans cut out, three times each, never paired with translations."
     texts = [[i for i in row.tolist() if i > END] for side in pairs.train for row in side]
-    marks = words.encode([f"⟨{i}⟩" for i in range(1, 9)])
+    marks = words.encode(MARKS)
     cut = [span_pairs(texts, marks, seed=3 * session.seed + i) for i in range(3)]
     sources, targets = ([text for side in sides for text in side] for sides in zip(*cut))
     return tabled(sources), tabled(targets)
@@ -421,12 +419,12 @@ def chosen_of_many(session: Session, tuned: DecoderOnly, scorer: Scorer, task: T
     return lines
 
 
-def samples_of(session: Session, models: dict[str, DecoderOnly], task: Task, most: int = 8) -> list[dict]:
+def samples_of(session: Session, models: dict[str, DecoderOnly], task: Task) -> list[dict]:
     "An answer of each model to the same prompts."
     def measure() -> dict:
         lines = []
         for stage, model in models.items():
-            texts = answers(model, task.test[:most])
+            texts = answers(model, task.test[:8])
             lines += [{"stage": stage, "word": task.words.decode(t[1:2]),
                        "answer": task.words.decode(t[PROMPT:]), "points": p}
                       for t, p in zip(texts, judged(task.words, texts))]

@@ -46,9 +46,9 @@ from ..training.runs import find_run
 STEPS, SOURCE, VOCABULARY = 32, 20, 37000
 
 
-def sources(sentences: int, length: int = SOURCE, seed: int = 0) -> Tensor:
+def sources(sentences: int, length: int = SOURCE) -> Tensor:
     "Random sentences [sentences, length], each with its end token."
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     src = torch.randint(4, VOCABULARY, (sentences, length), generator=generator)
     src[:, -1] = END
     return src
@@ -246,8 +246,9 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
     return [median(times) for times in zip(*found)]
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #345324e8
-def steps_record(rounds: int = 5, steps: int = 256) -> dict:
+def steps_record() -> dict:
     "A record: the seconds of each step, sixteen sentences, beam 4."
+    steps, rounds = 256, 5
     seconds = seconds_of_steps(16, 4, steps, rounds)
     return make_record(
         f"decoding_steps_{machine()}",
@@ -260,17 +261,15 @@ def steps_record(rounds: int = 5, steps: int = 256) -> dict:
     )
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c048fbdb
-def step_bytes(
-    config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int, width: int = 4
-) -> int:
-    """Bytes that a step must read: weights once, the memory's keys and values once a sentence, the target's once
-    a beginning.
+def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int) -> int:
+    """Bytes that a step in 16 bits must read: weights once, the memory's keys and values once a sentence, the
+    target's once a beginning.
     """
     c = config.resolved()
     attention = c.d_model * c.n_heads * (c.d_k + c.d_v)
     weights = c.n_layers * (2 * attention + attention + 2 * c.d_model * c.d_ff) + c.vocab_size * c.d_model
     kept = c.n_layers * c.n_heads * (c.d_k + c.d_v) * sentences * (source + beam_size * step)
-    return width * (weights + kept)
+    return 2 * (weights + kept)
 
 
 def memory_rate(device: torch.device) -> float:
@@ -286,18 +285,19 @@ def memory_rate(device: torch.device) -> float:
     return 2 * a.numel() * 4 / best
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #6f82da6e
-def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, half: bool = True) -> dict:
+def throughput(model: str, batch: int) -> dict:
     "A record: sentences a second with `batch` at a time, the share of the memory's rate reached, peak memory."
+    total, beam_size = 3000, 4
     config = replace(BIG if model == "big" else BASE, vocab_size=VOCABULARY)
     network, device = endless_model(config), training_device()
-    network = network.to(device, torch.bfloat16 if half else torch.float32)
+    network = network.to(device, torch.bfloat16)
     src = sources(total).to(device)
     beam_search(network, src[:batch], beam_size=beam_size, extra=STEPS - SOURCE)  # warm
     begun = time.perf_counter()
     for at in range(0, total, batch):
         beam_search(network, src[at : at + batch], beam_size=beam_size, extra=STEPS - SOURCE)
-    seconds, width = time.perf_counter() - begun, 2 if half else 4
-    read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step, width)
+    seconds = time.perf_counter() - begun
+    read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step)
                for at in range(0, total, batch) for step in range(STEPS))
     rate = memory_rate(device)
     what = {
@@ -306,7 +306,7 @@ def throughput(model: str, batch: int, total: int = 3000, beam_size: int = 4, ha
         "sentences": total,
         "beam_size": beam_size,
         "steps": STEPS,
-        "precision": "bfloat16" if half else "float32",
+        "precision": "bfloat16",
     }
     return make_record(
         f"decoding_throughput_{model}_{batch}_{device.type}",

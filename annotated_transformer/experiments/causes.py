@@ -54,7 +54,6 @@ class Case(NamedTuple):
     "the places of its pieces"
     noun: list[int]
     "of the noun that it stands for"
-    gender: str
     others: dict[str, list[int]]
     "by gender: the places of a noun of each other gender that the sentence has"
     neither: list[int]
@@ -87,7 +86,7 @@ def case_of(translator: Translator, e: Example, output: list[int]) -> Case | Non
     found = {i: NOUNS[word] for i, word in enumerate(e.src_tokens) if word in NOUNS and i != noun}
     others = {g: at(i) for i, g in found.items() if g in FORMS and g != gender}
     busy = {it, noun, *found, len(src.words)}
-    return Case(src.ids, output, at(it), at(noun), gender, others,
+    return Case(src.ids, output, at(it), at(noun), others,
                 [i for i, group in enumerate(src.group) if group not in busy],
                 e.tgt_tokens[german[0]].lower(), tgt.group.index(german[0]), article_of(e, at, tgt.group))
 
@@ -105,10 +104,10 @@ def greedy_outputs(translator: Translator, lines: Sequence[str]) -> list[list[in
     return [tgt[0, 1:].tolist() + [END] for _, tgt in own_outputs(translator, lines)]
 
 
-def find_cases(translator: Translator, n: int, seed: int = 31) -> list[Case]:
+def find_cases(translator: Translator, n: int) -> list[Case]:
     "`n` cases from the grammar. Raises InputError where the model gets too few sentences right."
     found: list[Case] = []
-    stream = (e for e in examples(seed) if "it" in e.src_tokens and n_words(e) <= 20)
+    stream = (e for e in examples(31) if "it" in e.src_tokens and n_words(e) <= 20)
     for _ in range(20):
         some = [next(stream) for _ in range(n // 2 + 1)]
         outputs = greedy_outputs(translator, [e.src for e in some])
@@ -120,11 +119,10 @@ def find_cases(translator: Translator, n: int, seed: int = 31) -> list[Case]:
 
 # %% ../../nbs/experiments/causes.ipynb #af7c5ea7
 @torch.inference_mode()
-def word_at(translator: Translator, case: Case, step: int, heads: dict | None = None,
-            edges: dict | None = None) -> tuple[str, float]:
+def word_at(translator: Translator, case: Case, step: int, edges: dict | None = None) -> tuple[str, float]:
     "The likeliest token at a step of the output, held up to there, and the log-probability of the output's own."
     src, tgt = torch.tensor([case.src]), torch.tensor([[START, *case.output[:step]]])
-    with intervening(translator.model, heads, edges):
+    with intervening(translator.model, edges=edges):
         logs = translator.model(src.to(translator.device), tgt.to(translator.device))[0, -1].log_softmax(-1)
     return spelled(translator, int(logs.argmax())), float(logs[case.output[step]])
 
@@ -235,9 +233,9 @@ def sharpness(model: Transformer, src: list[list[int]],
     return {stack: (sums[stack] / counts[stack]).round(4) for stack in sums}
 
 # %% ../../nbs/experiments/causes.ipynb #c984a8ac
-def pronoun_shares(n: int = 5000, seed: int = 32) -> dict[str, int]:
+def pronoun_shares(n: int = 5000) -> dict[str, int]:
     "How often each German pronoun that may stand for *it* is written in `n` pairs of the grammar, for whatever."
-    words = Counter(word.lower() for e in islice(examples(seed), n) for word in e.tgt_tokens)
+    words = Counter(word.lower() for e in islice(examples(32), n) for word in e.tgt_tokens)
     return {pronoun: words[pronoun] for pronoun in PRONOUNS}
 
 # %% ../../nbs/experiments/causes.ipynb #83b44b71
@@ -281,20 +279,19 @@ def measure(run: str, /, *, out: Path | None = None, cases: int = 400, heads: in
     add_record(record_of_causes(translator, name, cases, heads, seed), out)
 
 
-def steps(seeds: Sequence[int], cases: int = 400, heads: int = 200, preset: str = "tiny") -> list[Step]:
+def steps(seeds: Sequence[int]) -> list[Step]:
     "The demo's model, trained anew with each seed on the corpus `grammar`, and what its heads do."
-    return [Step(f"causes_grammar_seed{seed}", partial(train_and_measure, seed, cases, heads, preset))
-            for seed in seeds]
+    return [Step(f"causes_grammar_seed{seed}", partial(train_and_measure, seed)) for seed in seeds]
 
 
-def train_and_measure(seed: int, cases: int, heads: int, preset: str, place: Place) -> dict | None:
+def train_and_measure(seed: int, place: Place) -> dict | None:
     "The record of one training, None where time ran out."
-    name, data, (model, training) = f"causes_grammar_seed{seed}", place.data / "grammar", preset_named(preset)
+    name, data, (model, training) = f"causes_grammar_seed{seed}", place.data / "grammar", preset_named("tiny")
     model = replace(model, vocab_size=len(load_vocabulary(data)))
     run = begun_run(place.runs / name, data, model, replace(training, seed=seed))
     if not train(run, minutes=place.minutes()):
         return None
-    return record_of_causes(load(run.folder), name, cases, heads) | {"seed": seed}
+    return record_of_causes(load(run.folder), name, cases=400, heads=200) | {"seed": seed}
 
 # %% ../../nbs/experiments/causes.ipynb #a11d486a
 def main(argv: list[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..engine.kinds import build, most_positions
-from .complexity import UNKNOWN, longest_chain
+from .complexity import FORMULAS, longest_chain
 from ..engine.fast import fast, fast_to_train, target_hidden
 from ..model.symbols import END, START
 from ..tools.processes import native_precision
@@ -34,19 +34,16 @@ def update_flops(model: nn.Module, src: Int[Tensor, "batch src"], tgt: Int[Tenso
     """Floating-point operations of an update on a batch, three times the forward pass's. `tgt` begins with
     START.
     """
-    formulas = {getattr(torch.ops.aten, name): f for name, f in UNKNOWN.items()
-                if hasattr(torch.ops.aten, name)}
     twin = in_double(model)
-    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
         hidden, _ = target_hidden(twin, src, tgt)
         twin.embedding.logits(hidden)
     return 3 * counter.get_total_flops()
 
 
-def random_pairs(vocab_size: int, batch: int, n: int, seed: int = 0
-              ) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n_1"]]:
+def random_pairs(vocab_size: int, batch: int, n: int) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n_1"]]:
     "Random sources and targets of `n` tokens each, including the end; targets have START in addition."
-    drawn = torch.randint(4, vocab_size, (2, batch, n), generator=torch.Generator().manual_seed(seed))
+    drawn = torch.randint(4, vocab_size, (2, batch, n), generator=torch.Generator().manual_seed(0))
     drawn[:, :, -1] = END
     return drawn[0], F.pad(drawn[1], (1, 0), value=START)
 

@@ -18,7 +18,7 @@ from ..decoding.translation import evaluate, load
 from ..tools.files import InputError
 from ..tools.records import add_record, make_record, results_folder, run_program
 from ..training.loop import start_run, train
-from ..training.optimizer import learning_rate
+from ..training.optimizer import highest_rate
 from ..training.presets import TrainingConfig
 from ..training.runs import Run
 
@@ -31,8 +31,7 @@ PEAK = 1e-3  # of the learning rate
 
 def shortened(model: Any, training: TrainingConfig) -> TrainingConfig:
     "A training that is stopped by the clock after some minutes, the same for both runs."
-    warmup = SHORT["warmup_steps"]
-    return replace(training, **SHORT, rate=PEAK / learning_rate(warmup, model.d_model, warmup))
+    return replace(training, **SHORT, rate=PEAK / highest_rate(model.d_model, SHORT["warmup_steps"]))
 
 
 def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source: str,

@@ -516,8 +516,7 @@ def marks(claim: dict, used: Sequence[dict]) -> str:
         return any((begin or 0) >= 1 or (end or 0) >= sitting["threads"] + 1
                    for sitting in record.get("sittings") or () for begin, end in [sitting["load"]])
 
-    timed = claim["judge"] == "faster" or claim.get("clock", False)
-    busy = timed and any(map(was_busy, used))
+    busy = claim["judge"] == "faster" and any(map(was_busy, used))
     return " (early record)" * any(map(is_older, used)) + " (busy machine)" * busy
 
 

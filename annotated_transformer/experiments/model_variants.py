@@ -112,8 +112,7 @@ def perplexity(nats: np.ndarray, tokens: np.ndarray) -> float:
     return math.exp(min(nats.sum() / max(tokens.sum(), 1), 700))
 
 
-def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
-                width: int = 10) -> tuple[dict[str, float], list[dict], int]:
+def by_position(folder: Path, pairs: Sequence[tuple[str, str]]) -> tuple[dict[str, float], list[dict], int]:
     "A run's perplexity within and beyond the longest training sentence and by position, and that length."
     translator = load(folder)
     limit = translator.run.config["data"]["longest"]["tgt"]
@@ -125,7 +124,7 @@ def by_position(folder: Path, pairs: Sequence[tuple[str, str]],
     nats, tokens = nats_by_position(translator, long)
     found = {"within": perplexity(nats[:limit], tokens[:limit]),
              "beyond": perplexity(nats[limit:], tokens[limit:])}
-    parts = [slice(i, i + width) for i in range(0, len(tokens), width)]
+    parts = [slice(i, i + 10) for i in range(0, len(tokens), 10)]
     lines = [{"from": part.start + 1, "to": min(part.stop, len(tokens)), "tokens": int(tokens[part].sum()),
               "perplexity": perplexity(nats[part], tokens[part])} for part in parts]
     return found, lines, limit

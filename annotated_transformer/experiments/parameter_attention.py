@@ -43,9 +43,9 @@ def replace_networks(model: Transformer, reading: Reading) -> None:
 
 # %% ../../nbs/experiments/parameter_attention.ipynb #31a3012a
 @torch.no_grad()
-def pairs_in_use(attention: ParameterAttention, vectors: int = 512) -> float:
+def pairs_in_use(attention: ParameterAttention) -> float:
     "How many pairs a head uses on average, exp(entropy), for vectors like those that LayerNorm produces."
-    x = torch.randn(vectors, attention.query.in_features, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(512, attention.query.in_features, generator=torch.Generator().manual_seed(0))
     query = attention.query(x).unflatten(-1, (attention.n_heads, -1))
     scores = torch.einsum("...hd,hpd->...hp", query, attention.key * attention.scale) / attention.key.size(-1) ** 0.5
     weights = scores.softmax(-1)

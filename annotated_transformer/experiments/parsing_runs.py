@@ -236,8 +236,7 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f1cec479
 def in_batches(path: Path, sentences: Sequence[Sequence[str]], parse: Callable[[Sequence], list[Tree | None]],
-               session: Session,
-               batch: int = 200) -> list[Tree | None]:
+               session: Session, batch: int) -> list[Tree | None]:
     """What `parse` finds for the sentences, one per line in `path`; earlier sessions' lines are not parsed
     again.
     """
@@ -267,7 +266,7 @@ def chosen_search(name: str, parser: Parser, session: Session) -> dict:
     path = session.at(name, "search").with_suffix(".json")
     if not path.exists():
         session.minutes()
-        beam_size, alpha, found = choose_search(parser, corpus_of(name, session), session.scaled(200, 8), progress=True)
+        beam_size, alpha, found = choose_search(parser, corpus_of(name, session), session.scaled(200, 8))
         write_json(path, {
             "beam_size": beam_size, "alpha": alpha,
             "f1_dev": {str(width): f1 for (width, other), f1 in found.items() if other == ALPHA},

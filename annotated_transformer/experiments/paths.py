@@ -32,7 +32,7 @@ from ..model.transformer import initialise
 from ..tools.files import InputError, file_digest, writing
 from ..tools.records import begin_sitting, find_record, make_record, mark_sitting, read_sittings
 from ..training.checkpoints import weights_digest
-from ..training.optimizer import adam, learning_rate, set_rate
+from ..training.optimizer import adam, highest_rate, learning_rate, set_rate
 
 # %% ../../nbs/experiments/paths.ipynb #c3b1160e
 @dataclass(frozen=True)
@@ -231,8 +231,7 @@ def one_update(stack: Stack, optimizer: torch.optim.Optimizer, rules: RecallRule
            step: int) -> float:
     "Update number `step` (from 1), with a peak of `rate`. Returns the loss."
     t = rules.training
-    peak = learning_rate(t.warmup_steps, rules.d, t.warmup_steps)
-    set_rate(optimizer, rate * learning_rate(step, rules.d, t.warmup_steps) / peak)
+    set_rate(optimizer, rate * learning_rate(step, rules.d, t.warmup_steps) / highest_rate(rules.d, t.warmup_steps))
     ids, answers = training_batch(rules, seed, step)
     loss = F.cross_entropy(stack(ids, answers.size(1)).flatten(0, 1), answers.flatten())
     loss.backward()
@@ -275,7 +274,7 @@ def load_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer) ->
 
 
 def train_stack(path: Path, rules: RecallRules, model: str, seed: int, rate: float, steps: int,
-          until: float = math.inf) -> tuple[Stack, State]:
+          until: float) -> tuple[Stack, State]:
     "Train a model from the state at `path` to `steps` updates, or until the clock says `until`."
     from tqdm import trange
 

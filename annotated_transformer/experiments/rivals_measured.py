@@ -17,16 +17,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from ..training.presets import preset_named
 from ..corpus.batching import Batch, ParallelCorpus
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
 from ..decoding.scores import score
-from ..decoding.search import Ensemble
 from ..decoding.translation import Translator, ensemble, evaluate, load
 from ..engine.kinds import build, kind_of
 from .costs import measure_updates, sequential_steps, update_flops
 from .runner import Place, Step, begun_run, read_plan
+from ..model.symbols import PAD
 from ..rivals.fine_tuning import Tuning, begin_tuning, tune
 from ..tools.files import InputError, needs
 from ..tools.processes import native_precision, training_device
@@ -34,8 +33,8 @@ from ..tools.records import find_record, make_record
 from ..training.averaging import average_again
 from ..training.checkpoints import load_weights
 from ..training.loop import facts_of, train
-from ..training.optimizer import learning_rate
-from ..training.presets import PAPER, TrainingConfig
+from ..training.optimizer import highest_rate
+from ..training.presets import PAPER, TrainingConfig, preset_named
 from ..training.runs import Run
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #2f1ffc86
@@ -119,10 +118,8 @@ def training_of(rules: Rules, settings: Settings, d_model: int, seed: int, trial
     "The training configuration of a run or a trial."
     given = dict(rules.training) | {key: value for key, value in rules.trials.items()
                                     if trial and key not in ("peaks", "seed")}
-    warmup = given["warmup_steps"]
-    return replace(PAPER, **given, seed=seed, rate=settings.peak / learning_rate(warmup, d_model, warmup),
-                   optimizer=settings.optimizer,
-                   clip_norm=settings.clip_norm)
+    return replace(PAPER, **given, seed=seed, rate=settings.peak / highest_rate(d_model, given["warmup_steps"]),
+                   optimizer=settings.optimizer, clip_norm=settings.clip_norm)
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #54bfc294
 @dataclass(frozen=True)
@@ -214,11 +211,6 @@ def scores_on(translator: Translator, data: Path, split: str, search: dict[str, 
     "The metrics of a translator on a split of a corpus, named `metric/split`."
     corpus = Corpus.open(data)
     src, references = corpus.sides(split)
-    # no perplexity: its members share no vectors that one softmax could use
-    if isinstance(translator.model, Ensemble):
-        written = translator.translate(src, **search, progress=True)
-        return {f"{kind}/{split}": s.value for kind, s in score(written, references, corpus.tgt, samples=0)
-                .items()}
     found = evaluate(translator, src, references, **search, samples=0, progress=True)
     counted = needs("sacrebleu.metrics", "scores").BLEU().corpus_score(found.translations, [references])
     return {f"{name}/{split}": value for name, value in found.metrics.items()} | {
@@ -230,12 +222,12 @@ def costs_of(run: Run, data: Path) -> dict[str, float]:
     corpus, model = ParallelCorpus(data, "train"), run.model()
     batches = corpus.order(run.config["training"]["batch_tokens"])
     batch = corpus.batch(batches[len(batches) // 2])
-    tokens, seen = int((batch.tgt[:, 1:] != 0).sum()), sum(line["tokens"] for line in run.history.metrics())
+    tokens, seen = int((batch.tgt[:, 1:] != PAD).sum()), sum(line["tokens"] for line in run.history.metrics())
     return {"target_tokens": seen, "flops": update_flops(model, batch.src, batch.tgt) / tokens * seen,
             "sequential_steps": sequential_steps(model, 16)}
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #9510d86e
-def with_bleu(run: Run, data: Path, curve: list[dict], every: int = 1) -> list[dict]:
+def with_bleu(run: Run, data: Path, curve: list[dict], every: int) -> list[dict]:
     "A run's curve, with the BLEU of greedy development translations by each checkpoint that was kept."
     corpus, found = Corpus.open(data), {}
     src, references = corpus.sides("dev")

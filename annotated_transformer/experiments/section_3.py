@@ -48,10 +48,10 @@ SYMBOLS, PAIRS = 32, 8
 class LookUp(nn.Module):
     'Answers queries from a memory of pairs by "additive", "unscaled" or "scaled" attention.'
 
-    def __init__(self, compatibility: str, d_k: int, d_v: int = 32):
+    def __init__(self, compatibility: str, d_k: int):
         super().__init__()
         self.queries, self.keys = (nn.Parameter(torch.randn(SYMBOLS, d_k)) for _ in range(2))
-        self.values, self.answer = nn.Parameter(torch.randn(SYMBOLS, d_v)), nn.Linear(d_v, SYMBOLS)
+        self.values, self.answer = nn.Parameter(torch.randn(SYMBOLS, 32)), nn.Linear(32, SYMBOLS)
         self.additive = AdditiveAttention(d_k) if compatibility == "additive" else None
         self.scale = d_k**-0.5 if compatibility == "scaled" else 1.0
 
@@ -78,13 +78,13 @@ def compatibility(seed: int) -> dict[str, float]:
     return metrics
 
 
-def small_keys(seed: int, models: int = 10) -> dict[str, float]:
-    "Accuracy of additive and of unscaled attention with small keys: the mean over so many models."
+def small_keys(seed: int) -> dict[str, float]:
+    "Accuracy of additive and of unscaled attention with small keys: the mean over ten models."
     metrics = {}
     for kind in ("additive", "unscaled"):
         found = []
-        for model in range(models):
-            torch.manual_seed(1000 + models * seed + model)
+        for model in range(10):
+            torch.manual_seed(1000 + 10 * seed + model)
             found.append(learned(LookUp(kind, 4), memories, 200, 0.01))
         metrics[f"accuracy/{kind}"] = mean(found)
     return metrics
@@ -93,8 +93,9 @@ def small_keys(seed: int, models: int = 10) -> dict[str, float]:
 class TwoThings(nn.Module):
     "Asks a memory for two symbols at once, by a layer whose attention has `n_heads` heads, 64 wide together."
 
-    def __init__(self, n_heads: int, d_model: int = 64):
+    def __init__(self, n_heads: int):
         super().__init__()
+        d_model = 64
         self.first, self.second, self.symbols, self.values = (nn.Embedding(SYMBOLS, d_model) for _ in range(4))
         self.attention, self.feed_forward = MultiHeadAttention(d_model, n_heads), FeedForward(d_model, 4 * d_model)
         self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(2))
@@ -130,8 +131,9 @@ BACK, LENGTH = 3, 40
 class LookBack(nn.Module):
     'One head over symbols plus "sinusoidal" or "learned" positions.'
 
-    def __init__(self, positions: str, d_model: int = 64):
+    def __init__(self, positions: str):
         super().__init__()
+        d_model = 64
         self.symbols, self.attention = nn.Embedding(SYMBOLS, d_model), MultiHeadAttention(d_model, 1)
         fixed = sinusoids(LENGTH, d_model)
         trained = positions == "learned"

@@ -22,6 +22,7 @@ from ..model.transformer import BASE, TransformerConfig
 from ..tools.files import InputError, writing
 from ..tools.records import make_record
 from ..training.loop import train
+from ..training.optimizer import highest_rate
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 
@@ -54,9 +55,8 @@ def small_shapes(vocab_size: int, steps: int, seed: int) -> tuple[TransformerCon
     "Model and training. The rate rises to a peak of 2e-3 over the first two fifths of the updates."
     model = replace(BASE, vocab_size=vocab_size, n_layers=4, d_model=128, d_ff=512, d_k=16, d_v=16)
     warmup_steps = max(1, 2 * steps // 5)
-    peak = 2e-3 * (model.d_model * warmup_steps) ** 0.5
-    return model, replace(PAPER, steps=steps, warmup_steps=warmup_steps, rate=peak,
-                          batch_tokens=4096, seed=seed,
+    return model, replace(PAPER, steps=steps, warmup_steps=warmup_steps,
+                          rate=2e-3 / highest_rate(model.d_model, warmup_steps), batch_tokens=4096, seed=seed,
                           save_every=max(1, steps // 4), keep=1)
 
 

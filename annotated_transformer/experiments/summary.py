@@ -105,10 +105,10 @@ def summarise(records: Mapping[str, dict]) -> dict:
     return json.loads(json.dumps(rounded(found)))
 
 # %% ../../nbs/experiments/summary.ipynb #1b0c59ef
-def laid_out(x: Any, indent: int = 0, width: int = 120) -> str:
+def laid_out(x: Any, indent: int = 0) -> str:
     "JSON, in which what fits stands on one line."
     flat = json.dumps(x, ensure_ascii=False)
-    if len(flat) + indent <= width or not isinstance(x, (dict, list)) or not x:
+    if len(flat) + indent <= 120 or not isinstance(x, (dict, list)) or not x:
         return flat
     keys = [f"{json.dumps(key, ensure_ascii=False)}: " for key in x] if isinstance(x, dict) else [""] * len(x)
     values = x.values() if isinstance(x, dict) else x

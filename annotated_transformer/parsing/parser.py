@@ -282,14 +282,13 @@ def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BE
     return parse_trees(parser, gold, beam_size, alpha, progress)
 
 # %% ../../nbs/parsing/parser.ipynb #e5081c94
-def choose_search(parser: Parser, corpus: Corpus, most: int = 200,
-                  progress: bool = False) -> tuple[int, float, dict[tuple[int, float], float]]:
+def choose_search(parser: Parser, corpus: Corpus, most: int) -> tuple[int, float, dict[tuple[int, float], float]]:
     """The beam, then the alpha, with the best F1 on `most` development sentences, and the F1 of each pair tried.
 
     Of equals, the narrowest beam and the alpha nearest to the paper's.
     """
     def f1(beam_size: int, alpha: float) -> float:
-        return round(parse_corpus(parser, corpus, "dev", beam_size, alpha, most, progress).scores.f1, 2)
+        return round(parse_corpus(parser, corpus, "dev", beam_size, alpha, most, progress=True).scores.f1, 2)
 
     found = {(beam_size, ALPHA): f1(beam_size, ALPHA) for beam_size in (1, 4, 10, BEAM)}
     beam_size, _ = max(found, key=lambda pair: (found[pair], -pair[0]))

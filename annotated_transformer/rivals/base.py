@@ -19,7 +19,7 @@ from ..engine.kinds import architecture, build
 from ..model.embedding import LearnedPositions, SharedEmbedding
 from ..model.symbols import PAD
 from ..model.transformer import BASE
-from ..training.optimizer import learning_rate
+from ..training.optimizer import highest_rate
 from ..training.presets import PRESETS, TrainingConfig
 
 # %% ../../nbs/rivals/base.ipynb #80333ac5
@@ -129,5 +129,5 @@ def own_training(kind: str, training: TrainingConfig) -> TrainingConfig:
     "`training` with the optimizer, clipping and peak rate of that model's own paper."
     changes = dict(OWN[kind])
     d_model = architecture(kind).config().d_model
-    rate = changes.pop("peak") / learning_rate(training.warmup_steps, d_model, training.warmup_steps)
+    rate = changes.pop("peak") / highest_rate(d_model, training.warmup_steps)
     return replace(training, rate=rate, label_smoothing=0.0, **changes)

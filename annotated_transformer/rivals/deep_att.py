@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..model.attention import padding_mask
 from ..model.symbols import PAD
 from .base import EncoderDecoder
-from .recurrent import Alignment, lstm_step
+from .recurrent import Alignment, Recurrent, lstm_step
 
 # %% ../../nbs/rivals/deep_att.ipynb #7a5b2875
 @dataclass(frozen=True)
@@ -109,11 +109,7 @@ class DeepAtt(EncoderDecoder):
             x = torch.cat((f, self.dropout(h)), -1)
         return self.dropout(self.output(x))
 
-    def begin(
-        self, memory: Float[Tensor, "sentence src d_model"], mask: Bool[Tensor, "sentence 1 1 src"]
-    ) -> tuple[list, list]:
-        zeros = memory.new_zeros(len(memory), 1, self.config.d_model)
-        return [self.alignment.key(memory), memory, mask], [zeros] * (2 * len(self.decoder))
+    begin = Recurrent.begin
 
     def advance(
         self, tokens: Int[Tensor, "sentence place"], position: int, fixed: list, kept: list

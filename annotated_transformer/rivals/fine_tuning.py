@@ -146,7 +146,7 @@ MINIMUM = {"steps": 1, "sentences": 1, "samples": 2, "alpha": 0, "extra": 0, "sa
          "seed": 0}  # the others are above 0
 
 
-def check_tuning(tuning: Tuning, minutes: float | None = None, record: Path | None = None) -> None:
+def check_tuning(tuning: Tuning, minutes: float | None, record: Path | None) -> None:
     "Raises InputError where a setting makes no sense, or the record could not be written."
     if record is not None:
         check_place(record)

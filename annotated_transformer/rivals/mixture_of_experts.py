@@ -79,27 +79,22 @@ class SparseLayer(nn.Module):
 # %% ../../nbs/rivals/mixture_of_experts.ipynb #46d39bce
 @dataclass(frozen=True)
 class MixtureConfig(RecurrentConfig):
-    """LSTMs with mixtures of experts between them.
-
-    Attributes:
-        vocab_size: tokens in the shared vocabulary
-        n_layers: LSTM layers in the encoder, and in the decoder; 2 or more
-        d_model: width of the vectors and of the LSTMs' states
-        dropout: on embeddings, between layers, on the output and on what the experts add
-        tied: one table for source, target and softmax (the paper's system had three)
-        plain_vectors: vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are
-        n_experts: in each of the two mixtures
-        d_expert: inner width of an expert
-        experts_used: k, the experts that a word uses; fewer than n_experts
-        balance: weight of the two losses that spread the work
-    """
+    "LSTMs with mixtures of experts between them."
 
     n_layers: int = 3
+    "LSTM layers in the encoder, and in the decoder; 2 or more"
     d_model: int = 168
+    "width of the vectors and of the LSTMs' states"
+    dropout: float = 0.2
+    "on the vectors of tokens, between layers, on the output and on what the experts add"
     n_experts: int = 16
+    "in each of the two mixtures"
     d_expert: int = 128
+    "inner width of an expert"
     experts_used: int = 4
+    "k, the experts that a word uses; fewer than n_experts"
     balance: float = 0.01
+    "weight of the two losses that spread the work"
 
 # %% ../../nbs/rivals/mixture_of_experts.ipynb #60f7cce2
 class Mixture(Recurrent):

@@ -135,7 +135,7 @@ def test_sentences_are_parsed_once(tmp_path):
     found = parsing_runs.in_batches(tmp_path / "t.trees", sentences, parse, unlimited, batch=2)
     assert [word for some in asked for (word,) in some] == list("abcdefg")
     assert [tree and tree.words for tree in found] == [None if words == ["c"] else words for words in sentences]
-    assert parsing_runs.in_batches(tmp_path / "t.trees", sentences, None, unlimited) == found
+    assert parsing_runs.in_batches(tmp_path / "t.trees", sentences, None, unlimited, batch=2) == found
 
 
 def test_what_is_wrong_with_a_run(tmp_path):

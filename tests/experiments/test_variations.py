@@ -127,7 +127,7 @@ def test_step_times_are_a_ratio_of_one_process(place, monkeypatch):
     monkeypatch.setattr(row_measurements, "time", SimpleNamespace(perf_counter=lambda: clock.now,
                                                                   monotonic=time.monotonic))
     [step] = row_measurements.steps("tiny")
-    record = row_measurements.measure_step_time("tiny", 0, place, rounds=3)
+    record = row_measurements.measure_step_time("tiny", place, rounds=3)
     expected = {"step_seconds/base": 1.5, "step_seconds/AOP1": 2.1, "step_seconds/AOP2": 1.8, "ratio/AOP1": 1.4,
                 "ratio/AOP2": 1.2}
     updates = {u["system"]: u for u in record["metrics"].pop("updates")}
