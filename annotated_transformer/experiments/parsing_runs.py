@@ -207,7 +207,8 @@ def run_in(folder: Path, corpus: Corpus, model: Any, dropout: float | None, trai
 # %% ../../nbs/experiments/parsing_runs.ipynb #feb913da
 def finished(run: Run, session: Session) -> Run:
     "`run`, trained to its end."
-    done = run.finished() and run.history.metrics()[-1]["step"] == run.config["training"]["steps"]
+    reached = [line["step"] for line in run.history.metrics()[-1:]]  # nothing before the first report
+    done = run.finished() and reached == [run.config["training"]["steps"]]
     if not done and not train(run, minutes=session.minutes()):
         raise TimeUp
     return run
