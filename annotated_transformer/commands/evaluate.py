@@ -22,14 +22,13 @@ from ..tools import text_files
 from ..decoding import translation
 from ..decoding.search import SearchConfig
 from .train import corpus_of
-from ..corpus.corpora import Corpus
+from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError, counted, file_digest
 from ..tools.options import say
 from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, ships
 from ..decoding.scores import Score, Tokenizer, moses, moses_languages, paired, tokenizer_of
 from ..decoding.scores import score
-from ..parsing.treebanks import is_treebank
 
 # %% ../../nbs/commands/evaluate.ipynb #38796b8c
 def score_summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[str, float]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ..training.averaging import average_again, development_set
 from ..corpus.batching import ParallelCorpus
 from ..training.checkpoints import load_weights
 from .configuration import kind_in, read_configuration
-from ..corpus.corpora import Corpus
+from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError
 from ..training.optimizer import highest_rate
 from ..tools.options import OptionParser, say
@@ -37,7 +37,6 @@ from ..training.loop import (
     Translated, check_limits, check_not_abandoned, meta_model, open_data, start_run, training_config)
 from ..training.loop import train
 from ..decoding.translation import Translator
-from ..parsing.treebanks import is_treebank
 from ..corpus.vocabulary import DECIDED, load_vocabulary, vocabulary_sizes
 
 # %% ../../nbs/commands/train.ipynb #92fb16c5

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ..corpus.corpora import composed
+from ..corpus.corpora import composed, is_treebank
 from ..corpus.grammar import english_words
 from ..decoding import translation
 from ..decoding.search import SearchConfig
@@ -27,7 +27,6 @@ from ..tools.options import say
 from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed
 from ..corpus.vocabulary import WORD_START, code_points, unknown_parts
 from ..training.runs import shipped_runs
-from ..parsing.treebanks import is_treebank
 
 # %% ../../nbs/commands/translate.ipynb #88ebeb9f
 CHUNK = 1 << 16  # bytes: what a pipe holds

@@ -23,7 +23,7 @@ from torch import Tensor
 from ..decoding import translation
 from ..engine.kinds import most_positions
 from .bracket_f1 import Scores, score_trees
-from ..corpus.corpora import Corpus
+from ..corpus.corpora import TREES, WORDED, Corpus, is_treebank
 from ..decoding.search import Constraint
 from ..tools.files import InputError
 from ..model.symbols import END, PAD
@@ -33,7 +33,7 @@ from ..training.runs import Run
 from ..training.loop import start_run
 from ..decoding.translation import Translator
 from .treebanks import (
-    TREES, WORDED, escape, gold_trees, is_treebank, source_line, tokenise)
+    escape, gold_trees, source_line, tokenise)
 from .trees import WORD, Tree, restore
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
 
