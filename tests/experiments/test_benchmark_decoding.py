@@ -60,7 +60,7 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("module, name, arguments", [
-    ("benchmark", "benchmark_averaging", ["--multi30k", "data"]),
+    ("benchmark", "benchmark_seconds_to_bleu", ["--multi30k", "data"]),
     ("benchmark", "benchmark_ours_base_8x128_keep_memory_cpu", ["--device", "cpu"]),
     ("benchmark_decoding", "decoding_ours_int8_16x1_{}", ["--device", "cpu"]),
     ("benchmark_decoding", "precision_grammar_some",
@@ -71,7 +71,7 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
 def test_what_is_there_is_not_measured_again(module, name, arguments, monkeypatch, tmp_path, capsys):
     from annotated_transformer.experiments import benchmark, benchmark_decoding, complexity
     program = {"benchmark": benchmark, "benchmark_decoding": benchmark_decoding, "complexity": complexity}[module]
-    for measures in ("matrix_rate", "multi30k_run", "steps_record", "load", "run_command", "measure_layers"):
+    for measures in ("matrix_rate", "seconds_to_bleu", "steps_record", "load", "run_command", "measure_layers"):
         monkeypatch.setattr(program, measures, None, raising=False)
     monkeypatch.setattr(benchmark_decoding, "commands", lambda *given: {"ours": [], "ours int8": []})
     monkeypatch.chdir(tmp_path)
