@@ -361,7 +361,7 @@ def unknown_tokens(corpus: Corpus, vocabulary: Vocabulary) -> list[Unknown]:
         sequences = Sequences(path)
         places = np.flatnonzero(sequences.ids == UNKNOWN)
         if len(places):
-            numbers = np.unique(np.searchsorted(sequences.ends, places, "right"))[:10_000]
+            numbers = np.unique(np.searchsorted(sequences.ends, places, "right"))[:10_000]  # enough to name
             wanted = np.zeros(int(numbers[-1]) + 1, bool)
             wanted[numbers] = True
             with open(path, encoding="utf-8", newline="\n") as file:

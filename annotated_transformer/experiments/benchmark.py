@@ -302,6 +302,7 @@ def write_records(out: Path, records: list[dict]) -> list[dict]:
 
 # %% ../../nbs/experiments/benchmark.ipynb #1b0324d8
 def record_name(what: dict, device: str) -> str:
+    "The name of the record of one line of the plan."
     short = {"torch.nn.Transformer": "torch"}.get(what["contestant"], what["contestant"].lower())
     marks = [m for m in ("keep_memory", "compile") if what[m]]
     return "_".join(["benchmark", short, what["model"], "x".join(map(str, what["batch"][:2])), *marks, device])

@@ -186,6 +186,7 @@ def machine() -> str:
 
 
 def record_name(what: dict) -> str:
+    "The name of the record of one line of the plan."
     contestant = what["contestant"].lower().replace(" ", "_")
     return f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{machine()}"
 
@@ -331,8 +332,8 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     """Translate the lines of `src` with the run `name` in each precision; the record with their BLEU is written
     to the folder `out`. Raises InputError, before anything is measured, where it is there.
     """
-    record_name = f"precision_{find_run(name).folder.resolve().name}_{src.stem}"
-    check_new(record_name, out)
+    title = f"precision_{find_run(name).folder.resolve().name}_{src.stem}"
+    check_new(title, out)
     sources, wanted = map(list, zip(*((a, b) for _, a, b in two_files(src, references))))
     metrics = {}
     for precision in ("float32", "float16", "bfloat16", "int8"):
@@ -346,7 +347,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     }
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
     record = make_record(
-        record_name,
+        title,
         "benchmark",
         data=facts,
         config={"run": name},
@@ -450,18 +451,18 @@ def command_records(name: str, src: Path, rounds: int, out: Path) -> list[dict]:
         asked = {lines: [contestant for contestant in all_commands if count == 1 or contestant != "Hugging Face"]
                  for lines, count in counts.items()}  # Hugging Face takes minutes
 
-        def record_name(contestant: str, lines: Path) -> str:
+        def title(contestant: str, lines: Path) -> str:
             words = contestant.lower().replace(",", "").replace(" ", "_")
             return f"decoding_command_{words}_{counts[lines]}_{machine()}"
 
-        check_all_new((record_name(contestant, lines) for lines in asked for contestant in asked[lines]), out)
+        check_all_new((title(contestant, lines) for lines in asked for contestant in asked[lines]), out)
         for lines, count in counts.items():
             found: dict[str, list[dict]] = {contestant: [] for contestant in asked[lines]}
             for contestant in asked[lines] * rounds:
                 found[contestant].append(run_command(all_commands[contestant], lines))
             for contestant, results in found.items():
                 records.append(make_record(
-                    record_name(contestant, lines), "benchmark", data={"name": src.stem},
+                    title(contestant, lines), "benchmark", data={"name": src.stem},
                     config={"contestant": contestant, "run": name, "lines": count}, seed=0,
                     seconds=sum(r["decoding_seconds"] for r in results),
                     metrics=min(results, key=lambda r: r["decoding_seconds"])))

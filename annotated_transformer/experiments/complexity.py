@@ -7,7 +7,7 @@ __all__ = ['HEADS', 'Make', 'LAYERS', 'ROWS', 'FORMULAS', 'FORMED', 'TIMED', 'ME
            'RestrictedAttention', 'PlainRecurrent', 'GRU', 'OneCall', 'Convolution', 'SeparableConvolution', 'Sizes',
            'attention_flops', 'lstm_flops', 'multiply_adds', 'fit', 'longest_chain', 'dependency', 'rounds',
            'path_lengths', 'longest_path', 'PeakBytes', 'bytes_of_pass', 'seconds_of_pass', 'training_pass',
-           'largest_batch', 'measure_layers', 'layer_record', 'layer_records', 'batch_records', 'complexity', 'main']
+           'largest_batch', 'measure_layers', 'record_name', 'layer_records', 'batch_records', 'complexity', 'main']
 
 # %% ../../nbs/experiments/complexity.ipynb #0070fdae
 import re
@@ -387,7 +387,7 @@ def measure_layers(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict
     return found
 
 
-def layer_record(name: str, device: str) -> str:
+def record_name(name: str, device: str) -> str:
     "The name of a layer's record."
     return "_".join(["complexity", *re.findall(r"\w+", name.lower()), device])
 
@@ -404,7 +404,7 @@ def layer_records(device: str, widths: list[int], batch: int, n_rounds: int) -> 
         for name, one in measure_layers(Sizes(n, d), batch, device, n_rounds).items():
             found[name].append(one)
     return [make_record(
-        layer_record(name, device), "complexity", data={"name": "random"}, seed=0,
+        record_name(name, device), "complexity", data={"name": "random"}, seed=0,
         row=ROWS.get("self-attention" if name == FORMED else name), config={"layer": name, **config},
         metrics={"passes": passes}, seconds=sum(sum(p["seconds_by_round"]) for p in passes))
         for name, passes in found.items()]
@@ -452,7 +452,7 @@ def complexity(out: Path | None = None, device: str = "", widths: tuple[int, ...
     keep_memory()
     out, device = out or results_folder(), device or devices[-1]
     on_processor = device == "cpu"
-    for name in [*(layer_record(name, device) for name in MEASURED), *(BATCHES_OF.values() if on_processor else ())]:
+    for name in [*(record_name(name, device) for name in MEASURED), *(BATCHES_OF.values() if on_processor else ())]:
         check_new(name, out)
     for record in [*layer_records(device, list(widths), batch, rounds),
                    *(batch_records(max(widths)) if on_processor else ())]:

@@ -32,8 +32,7 @@ from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 from ..training.loop import start_run
 from ..decoding.translation import Translator
-from .treebanks import (
-    escape, gold_trees, source_line, tokenise)
+from .treebanks import escape, gold_trees, source_line, tokenise
 from .trees import WORD, Tree, restore
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
 

@@ -280,13 +280,9 @@ def test_rows_counted_by_hand(test, expected):
     assert (row.length, row[1:]) == (4, expected)
 
 
-def test_each_parameter_of_a_file(tmp_path):
-    (tmp_path / "rules").write_text(
-        "# a comment\n\nDEBUG 0\nMAX_ERROR 3\nCUTOFF_LEN 4\nLABELED 0\nDELETE_LABEL Q\nDELETE_LABEL_FOR_LENGTH Z\n"
-                                    "EQ_LABEL A B\nEQ_WORD This this\n")
-    rules, cutoff = read_evalb_rules(tmp_path / "rules")
-    assert cutoff == 4 and rules == Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
-                                          frozenset([frozenset(["This", "this"])]), False)
+def test_each_rule():
+    rules = Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
+                  frozenset([frozenset(["This", "this"])]), False)
     gold = [read_tree("(A (Q the) (C (D This) (E dog)) (Z here))")]
     assert compare(gold, [read_tree("(B (Q the) (X (D this) (E dog)) (Z here))")],
                    rules)[:8] == (3, 0, 2, 2, 2, 0, 3, 3)
@@ -309,11 +305,8 @@ QUOTES = frozenset(["``", "''", "POS"])
     (POSSESSIVE.replace("(POS ')", "(. ')"), (1, 0, 0, 0, 0, 5, 0),
      (1, 0, 0, 0, 0, 5, 0)),  # a full stop's tag is none of the list
     (POSSESSIVE.replace("(POS ')", "('' x)"), (1, 0, 0, 0, 0, 5, 0), (1, 0, 0, 0, 0, 5, 0))])  # another word
-def test_quotation_marks_of_later_parameter_files(tmp_path, test, expected, plain):
-    (tmp_path / "later.prm").write_text(
-        "DELETE_LABEL ''\nDELETE_LABEL ``\nDELETE_LABEL .\nQUOTE_LABEL ``\nQUOTE_LABEL ''\nQUOTE_LABEL POS\n")
-    rules, _ = read_evalb_rules(tmp_path / "later.prm")
-    assert rules.quotes == QUOTES
+def test_quotation_marks_of_later_parameter_files(test, expected, plain):
+    rules = Rules(frozenset(["''", "``", "."]), quotes=QUOTES)
     gold, parse = [read_tree(POSSESSIVE)], [read_tree(test)]
     assert compare(gold, parse, rules)[1:] == expected
     assert compare(gold, parse, Rules(rules.delete))[1:] == plain
