@@ -55,7 +55,10 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
     assert points[2]["sacrebleu"] == bleu(made, references).value
     first = load(run.folder).translate(src)
     assert points[0]["p"] == 1.0 and points[2]["p"] == paired(first, made, references)["sacrebleu"].p
-    assert points[2]["length_ratio"] == sum(len(m.split()) for m in made) / sum(len(r.split()) for r in references)
+    words = sum(len(line.split()) for line in references)
+    assert points[2]["length_ratio"] == sum(len(line.split()) for line in made) / words
+    drawn = load(run.folder).translate(src, sample=True)
+    assert record["metrics"]["sampled_length_ratio"] == sum(len(line.split()) for line in drawn) / words
 
 
 def test_what_is_measured_is_not_measured_again(run, tmp_path, monkeypatch):
@@ -74,9 +77,8 @@ def test_what_is_measured_is_not_measured_again(run, tmp_path, monkeypatch):
     monkeypatch.setattr(search_settings, "VARIED", {"checkpoints": (1,), "beam_size": (1, 2), "alpha": (0.6,)})
     counted, real = [], search_settings.translator_of
     monkeypatch.setattr(search_settings, "translator_of", lambda *args: counted.append(args) or real(*args))
-    assert measure_settings(run.folder,
-                            tmp_path / "again")["metrics"] == whole["metrics"] and len(counted) == len(
-                                whole["metrics"]["points"]) - 2 + 1  # the first, to compare with
+    assert measure_settings(run.folder, tmp_path / "again")["metrics"] == whole["metrics"]
+    assert len(counted) == len(whole["metrics"]["points"]) - 2 + 2  # the first, to compare with, and the drawn one
 
 
 def test_a_record_of_other_sentences_stays(run, tmp_path, monkeypatch):
