@@ -279,7 +279,8 @@ def comparisons(claims: Sequence[dict], records: Mapping[str, dict]) -> list[Com
                 within = claim.get("within")  # two that are said to be alike
                 within = within.get(measure) if isinstance(within, dict) else within
                 distance = one.margin.effect if within is None else within - abs(one.margin.effect)
-                one = one._replace(distance=distance, p=one.margin.p(distance))
+                added = {seed for seed, *_ in runs[worse].keys() & runs[better].keys()} & {*claim.get("added", ())}
+                one = one._replace(distance=distance, p=min(1, (1 + bool(added)) * one.margin.p(distance)))
             group.append((claim, one))  # a comparison without records counts, too
         for (claim, one), p in zip(group, holm([one.p for _, one in group])):
             found.append(decided(claim, one._replace(holm=p), runs, len(group), records) if one.margin else one)

@@ -358,6 +358,13 @@ def test_each_measure_against_the_spread_between_seeds(name, others, expected):
     assert verdict(name, alone) == [OPEN if v == OPEN else UNCLEAR for v in expected]
 
 
+def test_a_second_look_doubles_the_p():
+    first = rows(base=SPREAD, D3=moved(-0.3, 0))
+    again = {name: r | {"seed": r["seed"] + 8} for name, r in first.items()}
+    (once,), (twice,) = (comparisons([CLAIMS["smoothing_hurts_perplexity"]], known) for known in (first, again))
+    assert 0 < once.p < 0.5 and twice.p == 2 * once.p and twice.margin == once.margin
+
+
 def test_a_comparison_names_the_records_of_the_blocks_that_both_have():
     known = rows(base=[*SPREAD, (-150, 40.0), (-150, 40.0)], A1=moved(-2, -2))
     first, _ = judge_all([CLAIMS["one_head_worse"]], known)["one_head_worse"]
