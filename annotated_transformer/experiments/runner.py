@@ -263,6 +263,7 @@ def begun_run(folder: Path, data: Path, model: Any, training: Any) -> Run:
         shutil.rmtree(folder, ignore_errors=True)  # killed while it was being made
         return start_run(folder, data, model, training)
     run = Run.open(folder)
+    model = model.resolved() if hasattr(model, "resolved") else model  # as a run keeps it
     for made, wanted in ((run.model_config(), model), (training_config(run), training)):
         for name in (field.name for field in fields(wanted)):
             before, now = getattr(made, name, None), getattr(wanted, name)

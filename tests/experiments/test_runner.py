@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -368,8 +368,10 @@ def test_a_killed_command_leaves_no_training_behind_and_goes_on(grammar, tmp_pat
     assert not any("safetensors" in name for name in copied)
 
 
-def test_a_run_that_was_begun_otherwise_is_refused(grammar, tmp_path):
+@pytest.mark.parametrize("d_k", [16, None])  # None: the run writes down what it comes to
+def test_a_run_that_was_begun_otherwise_is_refused(grammar, tmp_path, d_k):
     model, training = variations.scaled("E", "tiny", 300)
+    model = replace(model, d_k=d_k)
     run = begun_run(tmp_path / "run", grammar / "grammar", model, training)
     assert not train(run, minutes=1e-6)
     assert begun_run(tmp_path / "run", grammar / "grammar", model, training).config == run.config
