@@ -219,6 +219,8 @@ class Comparison(NamedTuple):
     distance: float = math.nan
     "how far the effect is on the claimed side of the limit"
     p: float = 1.0
+    looks: int = 1
+    "2 where seeds were added after a first look, which doubles the p"
     holm: float = 1.0
     needed: int | None = None
     "how many seeds would decide it"
@@ -256,8 +258,9 @@ def decided(claim: dict, found: Comparison, runs: Mapping[str, dict], questions:
     used = [of[block][1]["name"] for of in (worse, better) for block in sorted(of) if block in shared or not shared]
     verdict = UNCLEAR if found.holm >= 0.05 else HOLDS if found.distance > 0 else FAILS
     why = too_small(claim, verdict, worse, better, records)
+    needed = found.margin.needed(found.distance, questions * found.looks) if verdict == UNCLEAR else None
     return found._replace(levels=tuple(mean(of[block][0] for block in shared or of) for of in (worse, better)),
-                          needed=found.margin.needed(found.distance, questions) if verdict == UNCLEAR else None,
+                          needed=needed,
                           records=tuple(dict.fromkeys(used)), verdict=ELSEWHERE if why else verdict, why=why)
 
 # %% ../../nbs/experiments/judge.ipynb #45f3623d
@@ -280,7 +283,8 @@ def comparisons(claims: Sequence[dict], records: Mapping[str, dict]) -> list[Com
                 within = within.get(measure) if isinstance(within, dict) else within
                 distance = one.margin.effect if within is None else within - abs(one.margin.effect)
                 added = {seed for seed, *_ in runs[worse].keys() & runs[better].keys()} & {*claim.get("added", ())}
-                one = one._replace(distance=distance, p=min(1, (1 + bool(added)) * one.margin.p(distance)))
+                one = one._replace(distance=distance, looks=1 + bool(added))
+                one = one._replace(p=min(1, one.looks * one.margin.p(distance)))
             group.append((claim, one))  # a comparison without records counts, too
         for (claim, one), p in zip(group, holm([one.p for _, one in group])):
             found.append(decided(claim, one._replace(holm=p), runs, len(group), records) if one.margin else one)

@@ -145,7 +145,7 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
         write_record(path, record | {"sittings": [*sittings, ended(this_process())]})
         words = [f"{name} {point[name]}" for name in VARIED]
         print(f"{' '.join(words)}: {point['sacrebleu']:.2f} BLEU", file=sys.stderr)
-    drawn = translate_at(run, settings(len(neighbours(run)))[0], src, sample=True)  # as long as the model would write
+    drawn = translate_at(run, settings(len(neighbours(run)))[0], src, sample=True)  # a length without a search
     record["metrics"]["sampled_length_ratio"] = length_ratio(drawn, references)
     write_record(path, record | {"seconds": round(time.monotonic() - begun, 1),
                                  "sittings": [*sittings, ended(this_process())]})

@@ -363,6 +363,7 @@ def test_a_second_look_doubles_the_p():
     again = {name: r | {"seed": r["seed"] + 8} for name, r in first.items()}
     (once,), (twice,) = (comparisons([CLAIMS["smoothing_hurts_perplexity"]], known) for known in (first, again))
     assert 0 < once.p < 0.5 and twice.p == 2 * once.p and twice.margin == once.margin
+    assert twice.needed > once.needed  # seeds that would tell
 
 
 def test_a_comparison_names_the_records_of_the_blocks_that_both_have():
