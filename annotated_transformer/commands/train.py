@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 # %% ../../nbs/commands/train.ipynb #a99307de
-from ..engine.kinds import architecture, kind_of, kinds
+from ..engine.kinds import architecture, kind_of, kinds, resolved
 from ..training.averaging import average_again, development_set
 from ..corpus.batching import ParallelCorpus
 from ..training.checkpoints import load_weights
@@ -116,7 +116,7 @@ def say_rate(model: Any, training: TrainingConfig) -> None:
 # %% ../../nbs/commands/train.ipynb #8b5d0a6e
 def fields_as_numbers(model: Any, training: TrainingConfig) -> dict[str, Any]:
     "All fields of a model and its training, the width of its heads as numbers."
-    return asdict(model.resolved() if hasattr(model, "resolved") else model) | asdict(training)
+    return asdict(resolved(model)) | asdict(training)
 
 
 def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BUILT_IN', 'PLACES', 'REGISTERED', 'Architecture', 'kinds', 'architecture', 'place_of', 'register', 'kind_of',
-           'build', 'most_positions', 'run_code']
+           'build', 'resolved', 'most_positions', 'run_code']
 
 # %% ../../nbs/engine/kinds.ipynb #9f6fe8a8
 import importlib.util
@@ -14,7 +14,7 @@ import sys
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -101,6 +101,11 @@ def kind_of(config) -> str:
 def build(config) -> nn.Module:
     "A model of this configuration with new weights. Raises ValueError for impossible values."
     return architecture(kind_of(config)).model(config)
+
+
+def resolved(config: Any) -> Any:
+    "A configuration as a run keeps it: where its kind leaves the width of heads open, it is a number."
+    return config.resolved() if hasattr(config, "resolved") else config
 
 
 def most_positions(config) -> float:

@@ -28,6 +28,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from ..drawing.result_tables import ResultTable
+from ..engine.kinds import resolved
 from .variations import ROWS
 from ..paper.tables import paper_table
 from ..tools.records import is_older
@@ -554,7 +555,7 @@ def built_table() -> ResultTable:
         module, _, names = path.partition(":")
         found = pkgutil.resolve_name(f"annotated_transformer.{module}")
         for name in names.split("."):
-            found = getattr(found.resolved() if hasattr(found, "resolved") else found, name)
+            found = getattr(resolved(found), name)
         return str(found)
 
     lines = []

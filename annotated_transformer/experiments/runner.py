@@ -34,6 +34,7 @@ import torch
 
 # %% ../../nbs/experiments/runner.ipynb #892c0722
 from ..engine.fast import keep_memory
+from ..engine.kinds import resolved
 from ..tools.files import InputError, taken
 from ..tools.options import one_line_errors, say
 from ..tools.processes import choose_device, stop_signals, training_device
@@ -263,7 +264,7 @@ def begun_run(folder: Path, data: Path, model: Any, training: Any) -> Run:
         shutil.rmtree(folder, ignore_errors=True)  # killed while it was being made
         return start_run(folder, data, model, training)
     run = Run.open(folder)
-    model = model.resolved() if hasattr(model, "resolved") else model  # as a run keeps it
+    model = resolved(model)
     for made, wanted in ((run.model_config(), model), (training_config(run), training)):
         for name in (field.name for field in fields(wanted)):
             before, now = getattr(made, name, None), getattr(wanted, name)

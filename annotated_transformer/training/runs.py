@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from ..engine.kinds import architecture, build, kind_of
+from ..engine.kinds import architecture, build, kind_of, resolved
 from .checkpoints import Checkpoints, remove_partial, load_weights
 from ..tools.files import (
     InputError, creating, file_digest, locked, read_json, taken, write_json, writing)
@@ -159,7 +159,7 @@ class Run:
         from safetensors.torch import save
 
         check_free(folder)
-        numbers = asdict(model.resolved() if hasattr(model, "resolved") else model)
+        numbers = asdict(resolved(model))
         config = {"kind": kind_of(model), "model": numbers, "training": training, "data": data} | more | origin()
         with creating(folder) as new:
             vocabulary.save(new)
