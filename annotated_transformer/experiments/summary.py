@@ -30,6 +30,7 @@ RUN = ["averages", "command", "config.model", "curve", "data", "intervals", "pro
        "signature"]
 KEPT = {  # what chapters show of a group beside plain numbers: of its first run, with * of each
     "after_alignment": ["samples"], "after_alignment_larger": ["curve*", "samples"], "all_sources_en_de": RUN,
+    "ende_learns_on": RUN,
     "multi30k_narrow*": RUN, "multi30k_test_narrow*": ["intervals"],
     "rival_experts_fr": ["metrics.share/encoder", "metrics.share/decoder"], "rival_transformer": ["averages", "curve"],
     "rival_recurrent-rl*": ["config.tuning", "data"], "scores_newstest2017_*": ["intervals"],
