@@ -30,7 +30,7 @@ from ..rivals.fine_tuning import Tuning, begin_tuning, tune
 from ..tools.files import InputError, needs
 from ..tools.processes import native_precision, training_device
 from ..tools.records import find_record, make_record
-from ..training.averaging import average_again
+from ..training.averaging import average_again, development_set
 from ..training.checkpoints import load_weights
 from ..training.loop import facts_of, train
 from ..training.optimizer import highest_rate
@@ -81,6 +81,7 @@ class Rules(NamedTuple):
     training: dict[str, Any]
     trials: dict[str, Any]
     search: dict[str, float]
+    "of the translations (empty: there are none)"
     systems: dict[str, System]
     average: int = 0
     "how many of the last checkpoints to average (0: as many as the development set likes best)"
@@ -181,7 +182,7 @@ def perform(job: Job, rules: Rules, place: Place) -> dict | None:
         if not train(run, data, place.minutes()):
             return None
         if rules.average:
-            average_again(run, ParallelCorpus(data, "dev"), rules.average, best=False)
+            average_again(run, development_set(run, ParallelCorpus(data, "dev")), rules.average, best=False)
     except InputError as error:
         if not (run.folder / "not_finite.json").exists():
             raise
@@ -196,9 +197,10 @@ def result(job: Job, rules: Rules, run: Run, data: Path) -> dict:
     trained = run.record.read()
     metrics, curve = dict(trained["metrics"]), trained["curve"]
     if not job.trial:
-        metrics |= scores_on(load(run.folder), data, "dev", rules.search)
         metrics |= costs_of(run, data)
-        curve = with_bleu(run, data, curve, rules.bleu_every)
+        if rules.search:
+            metrics |= scores_on(load(run.folder), data, "dev", rules.search)
+            curve = with_bleu(run, data, curve, rules.bleu_every)
     config = {"kind": kind_of(run.model_config()), "system": job.system.name,
               "settings": job.settings._asdict(), "search": rules.search,
               **{part: run.config[part] for part in ("model", "training")}}
