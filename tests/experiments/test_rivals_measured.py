@@ -211,6 +211,15 @@ def test_a_trial_that_is_no_number_is_given_up(place):
         module.chosen(rules, system._replace(own={"optimizer": "sgd", "clip_norm": 0.0, "peak": 1e30}), place.out)
 
 
+def test_the_last_checkpoints_are_averaged_and_nothing_is_translated_where_there_is_no_search(place):
+    rules = SMALL._replace(name="averaged", average=2, search={})
+    record = module.perform(Job(SMALL.systems["transformer"], "de", 3, Settings(), of="averaged"), rules, place)
+    (average,) = record["averages"]
+    assert (record["name"], record["status"], average["steps"]) == ("averaged_transformer_seed3", "finished", [2, 4])
+    assert math.isfinite(record["metrics"]["perplexity/dev"]) and "flops" in record["metrics"]
+    assert not [name for name in record["metrics"] if "bleu" in name]
+
+
 def test_trials_without_smoothing_differ_in_the_smoothing_alone():
     without = module.read_rules("unsmoothed")
     assert without.trials | {"peaks": RULES.trials["peaks"]} == RULES.trials
