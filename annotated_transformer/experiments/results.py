@@ -45,9 +45,8 @@ def titled(table: str, lines: Sequence[Sequence[str]], rules: Sequence[int] = ()
 
 def abandoned(records: dict[str, dict]) -> ResultTable:
     "The runs that were given up, and why."
-    kept = finished(records)
     return titled("abandoned", [(Cell(name, [name]), r["date"], r.get("reason", ""), r["command"])
-                                for name, r in records.items() if name not in kept])
+                                for name, r in records.items() if r.get("status") == "abandoned"])
 
 
 def cell(text: str, *records: dict) -> Cell:
