@@ -26,8 +26,7 @@ from ..tools.records import (
     add_record, finished, read_record, read_records, results_folder, run_program)
 
 # %% ../../nbs/experiments/summary.ipynb #6c7402a7
-RUN = ["averages", "command", "config.model", "curve", "data", "intervals", "processes", "revision", "seconds",
-       "signature"]
+RUN = ["averages", "config.model", "curve", "intervals", "seconds"]
 KEPT = {  # what chapters show of a group beside plain numbers: of its first run, with * of each
     "after_alignment": ["samples"], "after_alignment_larger": ["curve*", "samples"], "all_sources_en_de": RUN,
     "ende_learns_on": RUN,
@@ -53,10 +52,10 @@ def rounded(x: Any, digits: int = 5) -> Any:
 
 
 def number(values: Sequence[float | None]) -> dict | float:
-    "A number of a group: of a single run as it is, else mean, standard deviation and values over the seeds."
+    "A number of a group: as it is where all runs share it, else mean, standard deviation and values over the seeds."
+    if len(set(values)) == 1:
+        return values[0]
     known = [x for x in values if x is not None]
-    if len(values) == 1:
-        return known[0]
     return {"value": mean(known)} | ({"spread": stdev(known)} if len(known) > 1 else {}) | {"values": list(values)}
 
 

@@ -389,7 +389,8 @@ def by_seed(group: dict) -> list[dict]:
     found, machines = [], group["hardware"]
     for i, (name, seed) in enumerate(zip(group["records"], group["seeds"])):
         run = {"name": name, "seed": seed, "hardware": machines[i] if isinstance(machines, list) else machines}
-        run["metrics"] = {key: of.get("values", [of["value"]])[i] for key, of in group["metrics"].items()}
+        run["metrics"] = {key: of["values"][i] if "values" in of else of["value"]
+                          for key, of in group["metrics"].items()}
         run |= {key: values[i] for key, values in group.get("each", {}).items()}
         found.append(run | (group.get("first", {}) if i == 0 else {}))
     return found
