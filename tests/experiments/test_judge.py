@@ -255,6 +255,7 @@ def raw(name: str) -> dict:
 def test_table_3_from_the_raw_records(records):
     """By hand: fourteen rows with the seeds 5 to 7, what a row and a seed do taken out, and Student's t with 26
     degrees of freedom."""
+    first = {name: r for name, r in records.items() if not name.endswith(("seed8", "seed9", "seed10"))}
     whole = [row for row in ROWS if not row.startswith("AOP") and f"row_small_{row}_seed7" in records]
     x = {"perplexity": np.array([[-100 * math.log(raw(f"row_small_{row}_seed{s}")["metrics"]["perplexity"])
                                   for s in (5, 6, 7)] for row in whole]),
@@ -266,9 +267,18 @@ def test_table_3_from_the_raw_records(records):
         rest = t - t.mean(0) - t.mean(1, keepdims=True) + t.mean()
         effect = t[whole.index(row)].mean() - t[whole.index("base")].mean()
         chance = 2 * stats.t.sf(abs(effect) / math.sqrt((rest**2).sum() / 26 * 2 / 3), 26)
-        m = margin_of_rows(records, measure, "base", row)
+        m = margin_of_rows(first, measure, "base", row)
         assert len(whole) == 14 and m.p(m.effect) == pytest.approx(chance,
                                                                    rel=1e-6) and chance == pytest.approx(p, abs=1e-4)
+
+
+@pytest.mark.parametrize(("row", "seeds"), [("C3", (5, 6, 7, 8, 10)), ("D3", (5, 6, 7, 8)), ("C5", range(5, 11)),
+                                            ("E", (0, 1, 2, 8, 10))])
+def test_added_seeds_pool_with_the_first(row, seeds, records):
+    gains = [100 * math.log(raw(f"row_small_base_seed{s}")["metrics"]["perplexity"]
+                            / raw(f"row_small_{row}_seed{s}")["metrics"]["perplexity"]) for s in seeds]
+    found = margin_of_rows(records, "perplexity", "base", row)
+    assert found.seeds == len(seeds) and found.effect == pytest.approx(mean(gains))
 
 
 def test_margins_from_the_raw_records(found, records):
