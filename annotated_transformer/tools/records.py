@@ -257,10 +257,10 @@ FILES = {  # a record stands in the file named after the first word of its name,
     "wider_rates": "wider_rates", "plain_vectors": "plain_vectors", "more_text": "more_text",
     "distance-longer": "distance", "grammar-longer": "grammar", "parameter_attention": "parameter_attention",
     "attention_compatibility": "section_3", "heads_two_things": "section_3", "relative_positions": "section_3",
-    "small_keys": "section_3", "unasked_places": "section_3", "alignment": "heads", "ibm_model": "heads", "all_sources": "translation",
-    "ende": "translation", "fine_tuning": "translation",
-    "grammar_en_de": "translation", "precision": "translation", "prepare": "benchmark", "scores": "translation",
-    "settings": "translation", "trial_m30k": "translation"}
+    "small_keys": "section_3", "unasked_places": "section_3", "alignment": "heads", "ibm_model": "heads",
+    "all_sources": "translation", "ende": "translation", "fine_tuning": "translation", "grammar_en_de": "translation",
+    "precision": "translation", "prepare": "benchmark", "scores": "translation", "settings": "translation",
+    "trial_m30k": "translation"}
 
 
 def comparison_of(name: str) -> str:
