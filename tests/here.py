@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 from annotated_transformer.drawing.result_tables import ResultTable, write_tables
 from annotated_transformer.parsing.parser import PARSER_SMALL
@@ -68,6 +70,10 @@ def unlike_the_saved(tables: Mapping[str, ResultTable], monkeypatch) -> list[str
                 if (saved / path.name).read_bytes() != path.read_bytes()]
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def same_weights(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def write_treebanks(folder: Path, trees: Iterator[str]) -> Path:

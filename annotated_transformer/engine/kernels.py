@@ -7,8 +7,8 @@ __all__ = ['Precision', 'Product', 'KERNELS', 'MKL', 'ONEDNN', 'ROUNDING', 'ROWS
            'TRAINING', 'torch_float32', 'torch_bfloat16', 'onednn_float32', 'onednn_bfloat16', 'quantized_engine',
            'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'kernels_for', 'error',
            'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'Choice', 'choose',
-           'chosen', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel', 'train_with',
-           'by_onednn', 'product', 'linear']
+           'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel', 'train_with', 'by_onednn',
+           'product', 'linear']
 
 # %% ../../nbs/engine/kernels.ipynb #324cafd4
 import math
@@ -246,11 +246,6 @@ def choose(m: int, n: int, precision: Precision) -> Choice:
         times = {} if fixed else times_of(f"{m} x {n}", names, partial(trial, m, n))
         CHOICES[m, n, precision] = Choice((m, n), precision, fixed or fastest(times), times)
     return CHOICES[m, n, precision]
-
-
-def chosen() -> list[Choice]:
-    "What this process has chosen so far."
-    return [*CHOICES.values()]
 
 
 def packed_product(

@@ -117,27 +117,9 @@ def marian(c: TransformerConfig) -> nn.Module:
     """
     from transformers import MarianConfig, MarianMTModel
 
-    sides = {f"{side}_{name}": value for side in ("encoder", "decoder")
-             for name, value in (("layers", c.n_layers), ("attention_heads", c.n_heads), ("ffn_dim", c.d_ff))}
-    model = MarianMTModel(
-        MarianConfig(
-            vocab_size=c.vocab_size,
-            decoder_vocab_size=c.vocab_size,
-            d_model=c.d_model,
-            dropout=c.dropout,
-            attention_dropout=0.0,
-            activation_dropout=0.0,
-            activation_function="relu",
-            scale_embedding=True,
-            share_encoder_decoder_embeddings=True,
-            max_position_embeddings=512,
-            pad_token_id=PAD,
-            eos_token_id=END,
-            decoder_start_token_id=START,
-            use_cache=False,
-            **sides,
-        )
-    )
+    from annotated_transformer.exports.hugging_face import marian_config
+
+    model = MarianMTModel(MarianConfig(**marian_config(c, 512), use_cache=False))
 
     class Logits(nn.Module):
         def __init__(self):
@@ -145,9 +127,8 @@ def marian(c: TransformerConfig) -> nn.Module:
             self.model = model
 
         def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-            return self.model(
-                input_ids=src, attention_mask=src != PAD, decoder_input_ids=tgt, decoder_attention_mask=tgt != PAD
-            ).logits
+            return self.model(input_ids=src, attention_mask=src != PAD, decoder_input_ids=tgt,
+                              decoder_attention_mask=tgt != PAD).logits
 
     return Logits()
 
@@ -235,20 +216,9 @@ def plan(device: str, steps: int) -> list[dict]:
         return [{"contestant": name, "model": "base", "batch": shape, "keep_memory": keep,
                  "autocast": False, "compile": False, "steps": steps}
                 for shape in BATCHES.values() for keep in (False, True) for name in ("ours", *PEERS)]
-    return [
-        {
-            "contestant": name,
-            "model": model,
-            "batch": (900, 28, 0.97),
-            "keep_memory": False,
-            "autocast": True,
-            "compile": compile,
-            "steps": steps,
-        }
-        for compile in (False, True)
-        for model in ("base", "big")
-        for name in ("ours", "torch.nn.Transformer")
-    ]
+    return [{"contestant": name, "model": model, "batch": (900, 28, 0.97), "keep_memory": False,
+             "autocast": True, "compile": compile, "steps": steps}
+            for compile in (False, True) for model in ("base", "big") for name in ("ours", "torch.nn.Transformer")]
 
 
 def in_process(what: dict, program: str = "benchmark") -> dict:
@@ -256,9 +226,8 @@ def in_process(what: dict, program: str = "benchmark") -> dict:
     command = [sys.executable, "-m", f"annotated_transformer.experiments.{program}", "--one", json.dumps(what)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
     if done.returncode:
-        raise InputError(
-            f"{what['contestant']}: {(done.stderr.strip().splitlines() or ['it ended without a word'])[-1]}"
-        )
+        raise InputError(f"{what['contestant']}: "
+                         f"{(done.stderr.strip().splitlines() or ['it ended without a word'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -316,15 +285,9 @@ def record_of(what: dict, results: list[dict], limit: float, device: str) -> dic
     metrics = {"step_seconds": seconds, "step_seconds_by_round": [r["seconds"] for r in results], "flops": flops,
                "peak_bytes": max((r["peak_bytes"] or 0) for r in results), "flops_per_second": flops / seconds,
                "limit_flops_per_second": limit, "tokens_per_second": sum(int(n.sum()) for n in lengths) / seconds}
-    return make_record(
-        record_name(what, device),
-        "benchmark",
-        data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
-        config=what,
-        seed=0,
-        seconds=sum(r["seconds"] for r in results) * what["steps"],
-        metrics=metrics,
-    )
+    return make_record(record_name(what, device), "benchmark", config=what, seed=0, metrics=metrics,
+                       data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
+                       seconds=sum(r["seconds"] for r in results) * what["steps"])
 
 # %% ../../nbs/experiments/benchmark.ipynb #12ec8c4f
 def report(records: list[dict]) -> str:
@@ -379,16 +342,9 @@ def seconds_to_bleu(folder: Path, data: Path) -> dict:
         if score >= 30:
             reached = at[steps[i]]
             break
-    return make_record(
-        "benchmark_seconds_to_bleu",
-        "benchmark",
-        data=run.config["data"],
-        seed=0,
-        seconds=curve[-1]["seconds"],
-        config={part: run.config[part] for part in ("model", "training")},
-        begun=run.config,
-        metrics={"seconds_to_30_sacrebleu/dev": reached, "curve": curve},
-    )
+    return make_record("benchmark_seconds_to_bleu", "benchmark", data=run.config["data"], seed=0, begun=run.config,
+                       seconds=curve[-1]["seconds"], config={part: run.config[part] for part in ("model", "training")},
+                       metrics={"seconds_to_30_sacrebleu/dev": reached, "curve": curve})
 
 # %% ../../nbs/experiments/benchmark.ipynb #b59df204
 def main(argv: list[str] | None = None) -> None:
@@ -397,14 +353,8 @@ def main(argv: list[str] | None = None) -> None:
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_step(json.loads(argv[1]))))
 
-    def benchmark(
-        out: Path | None = None,
-        device: str | None = None,
-        rounds: int = 3,
-        steps: int = 7,
-        multi30k: Path | None = None,
-        run: Path = Path("runs/benchmark"),
-    ) -> None:
+    def benchmark(out: Path | None = None, device: str | None = None, rounds: int = 3, steps: int = 7,
+                  multi30k: Path | None = None, run: Path = Path("runs/benchmark")) -> None:
         """Measure training steps of this package and of its peers, on an idle machine.
 
         Examples:

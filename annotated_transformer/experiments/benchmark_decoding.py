@@ -77,14 +77,8 @@ def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[l
     torch.manual_seed(0)
     model = marian(replace(BASE, vocab_size=VOCABULARY)).model.eval().to(src.device)
     model.generation_config.forced_eos_token_id = None
-    options = dict(
-        num_beams=beam_size,
-        do_sample=False,
-        min_new_tokens=steps,
-        max_new_tokens=steps,
-        length_penalty=0.6,
-        use_cache=True,
-    )
+    options = dict(num_beams=beam_size, do_sample=False, min_new_tokens=steps, max_new_tokens=steps, length_penalty=0.6,
+                   use_cache=True)
     mask = torch.ones_like(src)
 
     def decode() -> list[list[int]]:
@@ -196,15 +190,9 @@ def record_of(what: dict, results: list[dict]) -> dict:
     seconds = median(r["seconds"] for r in results)
     metrics = {"decoding_seconds": seconds, "decoding_seconds_by_round": [r["seconds"] for r in results],
                "peak_bytes": max(r["peak_bytes"] or 0 for r in results), "first": results[0]["first"]}
-    return make_record(
-        record_name(what),
-        "benchmark",
-        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
-        config=what,
-        seed=0,
-        seconds=sum(r["seconds"] for r in results) * what["repeats"],
-        metrics=metrics,
-    )
+    return make_record(record_name(what), "benchmark", config=what, seed=0, metrics=metrics,
+                       data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
+                       seconds=sum(r["seconds"] for r in results) * what["repeats"])
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #e4648afd
 def report(records: list[dict]) -> str:
@@ -251,15 +239,10 @@ def steps_record() -> dict:
     "A record: the seconds of each step, sixteen sentences, beam 4."
     steps, rounds = 256, 5
     seconds = seconds_of_steps(16, 4, steps, rounds)
-    return make_record(
-        f"decoding_steps_{machine()}",
-        "benchmark",
-        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
-        config={"sentences": 16, "beam_size": 4, "steps": steps, "rounds": rounds},
-        seed=0,
-        seconds=sum(seconds) * rounds,
-        metrics={"seconds_by_step": [round(s, 6) for s in seconds]},
-    )
+    return make_record(f"decoding_steps_{machine()}", "benchmark", seed=0, seconds=sum(seconds) * rounds,
+                       data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
+                       config={"sentences": 16, "beam_size": 4, "steps": steps, "rounds": rounds},
+                       metrics={"seconds_by_step": [round(s, 6) for s in seconds]})
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #c048fbdb
 def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source: int, step: int) -> int:
@@ -301,28 +284,12 @@ def throughput(model: str, batch: int) -> dict:
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step)
                for at in range(0, total, batch) for step in range(STEPS))
     rate = memory_rate(device)
-    what = {
-        "model": model,
-        "batch": batch,
-        "sentences": total,
-        "beam_size": beam_size,
-        "steps": STEPS,
-        "precision": "bfloat16",
-    }
-    return make_record(
-        f"decoding_throughput_{model}_{batch}_{device.type}",
-        "benchmark",
-        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
-        config=what,
-        seed=0,
-        seconds=seconds,
-        metrics={
-            "sentences_per_second": total / seconds,
-            "peak_bytes": peak_bytes(),
-            "bytes_per_second": read / seconds,
-            "limit_bytes_per_second": rate,
-        },
-    )
+    return make_record(f"decoding_throughput_{model}_{batch}_{device.type}", "benchmark", seed=0, seconds=seconds,
+                       data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
+                       config={"model": model, "batch": batch, "sentences": total, "beam_size": beam_size,
+                               "steps": STEPS, "precision": "bfloat16"},
+                       metrics={"sentences_per_second": total / seconds, "peak_bytes": peak_bytes(),
+                                "bytes_per_second": read / seconds, "limit_bytes_per_second": rate})
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #9c0e9072
 LEAST_BLEU = -0.1  # what 8 bits may change
@@ -340,31 +307,19 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
         translator, begun = load(name, precision), time.perf_counter()
         metrics[f"sacrebleu/{precision}"] = bleu_score(translator.translate(sources, progress=True), wanted).value
         metrics[f"seconds/{precision}"] = time.perf_counter() - begun
-    facts = {
-        "name": src.stem,
-        "sizes": {src.stem: len(sources)},
-        "sha256": {path.name: file_digest(path) for path in (src, references)},
-    }
+    facts = {"name": src.stem, "sizes": {src.stem: len(sources)},
+             "sha256": {path.name: file_digest(path) for path in (src, references)}}
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
-    record = make_record(
-        title,
-        "benchmark",
-        data=facts,
-        config={"run": name},
-        seed=0,
-        seconds=seconds,
-        metrics=metrics,
-        weights=translator.run.record.provenance()["weights"],
-    )
+    record = make_record(title, "benchmark", data=facts, config={"run": name}, seed=0, seconds=seconds,
+                         metrics=metrics, weights=translator.run.record.provenance()["weights"])
     write_records(out, [record])
     return record
 
 
 def bleu_report(record: dict) -> str:
     "The record as lines of text: the BLEU of each precision, its distance from float32's, and whether the rule holds."
-    found = {
-        name.partition("/")[2]: value for name, value in record["metrics"].items() if name.startswith("sacrebleu/")
-    }
+    found = {name.partition("/")[2]: value for name, value in record["metrics"].items()
+             if name.startswith("sacrebleu/")}
     lines = [f"{precision:9} {value:6.2f} BLEU {value - found['float32']:+.2f}" for precision, value in found.items()]
     held = found["int8"] - found["float32"] >= LEAST_BLEU
     return "\n".join([*lines, f"the rule for 8 bits, at least {LEAST_BLEU}: {'holds' if held else 'does not hold'}"])

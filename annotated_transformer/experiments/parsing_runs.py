@@ -122,10 +122,6 @@ class Session:
     def folder(self) -> Path:
         return self.place.runs / "parsing"
 
-    def minutes(self) -> float | None:
-        "What is left (None: no limit). Raises TimeUp if nothing is."
-        return self.place.minutes()
-
     def scaled(self, count: int, least: int = 1) -> int:
         return max(round(self.scale * count), min(count, least))
 
@@ -209,7 +205,7 @@ def finished(run: Run, session: Session) -> Run:
     "`run`, trained to its end."
     reached = [line["step"] for line in run.history.metrics()[-1:]]  # nothing before the first report
     done = run.finished() and reached == [run.config["training"]["steps"]]
-    if not done and not train(run, minutes=session.minutes()):
+    if not done and not train(run, minutes=session.place.minutes()):
         raise TimeUp
     return run
 
@@ -249,7 +245,7 @@ def in_batches(path: Path, sentences: Sequence[Sequence[str]], parse: Callable[[
         part.write_bytes(b"".join(line + b"\n" for line in whole))
         with progress(len(sentences), " sentences", "parsing") as bar:
             for start in range(len(whole), len(sentences), batch):
-                session.minutes()
+                session.place.minutes()
                 bar.update(start - bar.n)
                 with open(part, "a", encoding="utf-8", newline="\n") as file:
                     file.writelines(f"{tree or ''}\n" for tree in parse(sentences[start:start + batch]))
@@ -266,7 +262,7 @@ def chosen_search(name: str, parser: Parser, session: Session) -> dict:
     "`beam_size` and `alpha`, and the F1 of each width and each alpha on the experiment's development set."
     path = session.at(name, "search").with_suffix(".json")
     if not path.exists():
-        session.minutes()
+        session.place.minutes()
         beam_size, alpha, found = choose_search(parser, corpus_of(name, session), session.scaled(200, 8))
         write_json(path, {
             "beam_size": beam_size, "alpha": alpha,
@@ -298,7 +294,7 @@ def measure(name: str, session: Session) -> dict:
     metrics = {k: run.record.read()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
                                                        "perplexity/dev", "accuracy/dev")}
     for split in e.tests:
-        session.minutes()
+        session.place.minutes()
         gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
         found = (parsed_both_ways(parser, gold, split, search["beam_size"], search["alpha"])
                  | {f"seen/{split}": seen_share(corpus, gold)})

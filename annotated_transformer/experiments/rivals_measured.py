@@ -46,7 +46,7 @@ class System(NamedTuple):
     "its name for `train --config`"
     row: str
     "its row of Table 2"
-    seeds: dict[str, list[int]]
+    seeds: dict[str, list[int]] = {}
     "by target language"
     own: dict[str, Any] | None = None
     "its own paper's training: optimizer, clip_norm, peak"
@@ -77,12 +77,14 @@ class Rules(NamedTuple):
     "Everything that is decided before the runs. `name` begins the names of their records."
 
     name: str
-    test_set: str
     training: dict[str, Any]
-    trials: dict[str, Any]
-    search: dict[str, float]
-    "of the translations (empty: there are none)"
     systems: dict[str, System]
+    test_set: str = ""
+    "translated once for each run (empty: there is none)"
+    trials: dict[str, Any] = {}
+    "(empty: every system names its peak)"
+    search: dict[str, float] = {"beam_size": 4, "alpha": 0.6}
+    "of the translations, by default section 6.1's (empty: there are none)"
     average: int = 0
     "how many of the last checkpoints to average (0: as many as the development set likes best)"
     bleu_every: int = 1
@@ -104,9 +106,11 @@ class Rules(NamedTuple):
         return adams + [Settings(**own, peak=factor * peak) for factor in (0.5, 1, 2) if own]
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #f1b00863
-def rules_of(system: list[dict], tuned: Sequence[dict] = (), **rest) -> Rules:
-    "The rules in a plan. Raises TypeError for what rules do not have."
-    systems = {entry["name"]: System(**entry) for entry in system}
+def rules_of(system: list[dict], tuned: Sequence[dict] = (), each: dict[str, Any] | None = None, **rest) -> Rules:
+    "The rules in a plan; `each` is what its systems share. Raises TypeError for what rules do not have."
+    each = each or {}
+    systems = {entry["name"]: System(**each | entry | {"model": each.get("model", {}) | entry.get("model", {})})
+               for entry in system}
     return Rules(**rest, systems=systems, tuned=tuple(System(**entry) for entry in tuned))
 
 

@@ -111,10 +111,13 @@ def read_plan(name: str) -> dict:
 
 
 def steps_of(plan: dict, name: str = "the plan") -> list[Step]:
-    "The steps of a plan, in order. Raises InputError, naming the plan, for what its function does not understand."
-    found = []
-    for part in plan.get("part", [plan]):
-        function, rest = part.get("steps", ""), {key: value for key, value in part.items() if key != "steps"}
+    """The steps of a plan, in order; what stands above its parts holds for each. Raises InputError, naming the plan,
+    for what its function does not understand.
+    """
+    found, shared = [], {key: value for key, value in plan.items() if key != "part"}
+    for part in plan.get("part", [{}]):
+        rest = shared | part
+        function = rest.pop("steps", "")
         try:
             module, attribute = function.split(".")
             expand = getattr(import_module(f"annotated_transformer.experiments.{module}"), attribute)

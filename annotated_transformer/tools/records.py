@@ -254,7 +254,7 @@ def check_place(path: Path, option: str = "--record") -> None:
 # %% ../../nbs/tools/records.ipynb #983e943a
 FILES = {  # a record stands in the file named after the first word of its name, but for these beginnings
     "row": "variations", "smoothing_eps": "variations", "rival": "rivals", "to_the_end": "to_the_end",
-    "wider_rates": "wider_rates", "plain_vectors": "plain_vectors", "more_text": "more_text",
+    "to_8000": "to_8000", "wider_rates": "wider_rates", "plain_vectors": "plain_vectors", "more_text": "more_text",
     "distance-longer": "distance", "grammar-longer": "grammar", "parameter_attention": "parameter_attention",
     "attention_compatibility": "section_3", "heads_two_things": "section_3", "relative_positions": "section_3",
     "small_keys": "section_3", "unasked_places": "section_3", "alignment": "heads", "ibm_model": "heads",

@@ -27,15 +27,11 @@ from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run, find_run, mean_weights, ship, shipped_runs
 from annotated_transformer.training.watching import best_step
 from command_line import fails, options, prepared, refused, said, write, wrong
-from here import CODE, RIVALS, SHAPE, SMALL, TRAINING
+from here import CODE, RIVALS, SHAPE, SMALL, TRAINING, same_weights
 from installed import plainly
 
 MODEL = options(SMALL["transformer"])
 OPTIONS = [*MODEL, *"--steps 12 --save-every 4 --report-every 2 --batch-tokens 400".split()]
-
-
-def same_weights(one: dict, other: dict) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def test_a_run_is_left_whole_and_the_same_command_again_changes_nothing(made, tmp_path):

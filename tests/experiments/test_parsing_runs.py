@@ -105,7 +105,7 @@ def test_a_run_in_slices_ends_as_one(treebanks, tmp_path, monkeypatch):
             raise TimeUp
         return 1e-6
 
-    monkeypatch.setattr(parsing_runs.Session, "minutes", minutes)
+    monkeypatch.setattr(Place, "minutes", minutes)
     steps, place, calls = (parsing_runs.steps(["craft", "ptb_sample_after_craft"], scale=SCALE),
                            Place(treebanks, tmp_path / "runs", tmp_path / "out"), 0)
     assert steps[1].needs == ["parsing_craft_seed0"] and steps[1].models == ["parsing/craft/run_seed0"]

@@ -188,7 +188,7 @@ def test_tags_of_punctuation():
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-EVALB = {"DELETE_LABEL": "delete", "DELETE_LABEL_FOR_LENGTH": "delete_for_length", "QUOTE_LABEL": "quotes",
+EVALB = {"DELETE_LABEL": "delete", "DELETE_LABEL_FOR_LENGTH": "delete_for_length",
          "EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}  # a parameter's name, and ours
 
 
@@ -290,53 +290,6 @@ def test_each_rule():
     assert compare(gold, [read_tree("(B (X (D this) (E dog)) (Z here))")],
                    labelled)[:6] == (4, 0, 1, 2, 2, 0)  # A is B, X is not C
     assert compare(gold, [read_tree("(B (X (D This) (E dogs)) (Z here))")], labelled).status == 1
-
-
-POSSESSIVE = "(S (NP (NP (N dogs) (POS ')) (N films)) (VP (V are) (ADJP (J odd))))"
-QUOTES = frozenset(["``", "''", "POS"])
-
-
-@pytest.mark.parametrize(("test", "expected", "plain"),
-                         [  # status, matched, gold, test, crossing, words, right tags; with QUOTE_LABEL, and without
-    (POSSESSIVE, (0, 5, 5, 5, 0, 5, 5), (0, 5, 5, 5, 0, 5, 5)),
-    (POSSESSIVE.replace("(POS ')", "('' ')"), (0, 5, 5, 5, 0, 5, 4),
-     (1, 0, 0, 0, 0, 5, 0)),  # kept on both sides, with a wrong tag
-    ("(S (NP (N dogs) ('' ') (N films)) (VP (V are) (ADJP (J odd))))", (0, 4, 5, 4, 0, 5, 4), (1, 0, 0, 0, 0, 5, 0)),
-    (POSSESSIVE.replace("(POS ')", "(. ')"), (1, 0, 0, 0, 0, 5, 0),
-     (1, 0, 0, 0, 0, 5, 0)),  # a full stop's tag is none of the list
-    (POSSESSIVE.replace("(POS ')", "('' x)"), (1, 0, 0, 0, 0, 5, 0), (1, 0, 0, 0, 0, 5, 0))])  # another word
-def test_quotation_marks_of_later_parameter_files(test, expected, plain):
-    rules = Rules(frozenset(["''", "``", "."]), quotes=QUOTES)
-    gold, parse = [read_tree(POSSESSIVE)], [read_tree(test)]
-    assert compare(gold, parse, rules)[1:] == expected
-    assert compare(gold, parse, Rules(rules.delete))[1:] == plain
-    if expected[0] == 0:  # the other way about: the gold tree has the quotation mark
-        row = compare(parse, gold, rules)
-        assert (row.status, row.matched, row.gold, row.test) == (0, expected[1], expected[3], expected[2])
-
-
-NEWER = Rules(frozenset("TOP S1 -NONE- , : `` '' . ? !".split()),
-              quotes=frozenset("`` '' POS NN CD VBZ :".split()))  # EVALB's new.prm
-
-
-@pytest.mark.parametrize(("gold", "test", "expected"),
-                         [  # status, matched, gold, test, crossing, words, right tags of EVALB's own program
-    ('(TOP (S (ADVP (, :) (`` ") (-NONE- *) (: ,))))', '(TOP (S (PRT (`` :) (POS ") (: ,))))', (0, 2, 2, 2, 0, 1, 0)),
-    ("(TOP (S (X (NP-SBJ (PRT (`` ')) (-NONE- *)) (-NONE- *))))", "(TOP (S (PRT (NP (PP (VP (CD ')))))))",
-     (0, 3, 4, 5, 0, 1, 0)),
-    ('(TOP (S (PP (ADVP (`` /) (NN b)) (PP (X (NN b)) (-NONE- *)) (`` "))))',
-     "(TOP (S (PP ('' /) (VP (PRT (NN b)) (NN b)) (NP (CD \")))))", (0, 3, 5, 5, 0, 3, 2)),
-    ("(TOP (S (NP (PP (POS ') (ADVP (TOP (-NONE- *)))) (X (POS ') (DT a)) (DT b))))",
-     "(TOP (S (NP (PP (NP-SBJ (`` ') (VP (NP-SBJ (CD ')))) (PP (DT a))) (DT b))))", (0, 2, 4, 7, 1, 4, 2)),
-    ("(TOP (S (PRT (S (JJ a) (-NONE- *)) (VP (`` ') (X (VB b)) (NN \")) (NN \") (VB d))))",
-     "(TOP (S (PRT (VP (TOP (JJ a) (-NONE- *)) (S ('' ') (VB b) (`` \")) (`` \")) (PP (VB d)))))",
-     (0, 2, 5, 5, 0, 5, 3)),
-    ("(TOP (S (TOP (NP (NN d) (NP ('' '))) (NP (VB a) (VP (`` /) (`` /) (`` ') (VP (NP ('' ')) (VB e)))))))",
-     "(TOP (S (ADVP (S (NN d)) (X (NP (S (PP ('' ')))) (PRT (S (VB a) (`` /)) (TOP (NN /) (`` '))) (ADVP ('' ') (TOP "
-     "(PRT (VB e))))))))", (0, 1, 5, 8, 1, 4, 3)),
-    ("(TOP (S (-NONE- *)))", "(TOP (S (`` \")))", (2, 0, 0, 0, 0, 0, 0))])
-def test_quotation_marks_among_traces(gold, test, expected):
-    assert compare([read_tree(gold)], [read_tree(test)], NEWER)[1:] == expected
 
 
 def test_prt_counts_as_advp():

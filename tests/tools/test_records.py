@@ -130,7 +130,8 @@ def test_any_content_comes_back(tmp_path_factory, content):
 @pytest.mark.parametrize("name, file", [
     ("row_small_A1_seed0", "variations"), ("rival_test_recurrent_seed0", "rivals"),
     ("wider_rates_trial_recurrent_adam_0.001", "wider_rates"),
-    ("to_the_end_transformer_seed0", "to_the_end"), ("distance-longer_recurrent_seed1", "distance"),
+    ("to_the_end_transformer_seed0", "to_the_end"), ("to_8000_test_transformer_seed0", "to_8000"),
+    ("distance-longer_recurrent_seed1", "distance"),
     ("small_keys_seed12", "section_3"),
     ("something_new_seed0", "something")])
 def test_which_file_a_record_stands_in(name, file):

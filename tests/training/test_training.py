@@ -41,7 +41,7 @@ from annotated_transformer.training.loop import divide, start_run, train, update
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run
-from here import SHAPE
+from here import SHAPE, same_weights
 
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
 
@@ -93,10 +93,6 @@ def end(process: subprocess.Popen, code: int = 0) -> str:
 def weights(run: Path) -> list[dict[str, torch.Tensor]]:
     opened = Run.open(run)
     return [opened.checkpoints.load()[0], opened.weights()]
-
-
-def same_weights(one: dict, other: dict) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def reports(run: Path) -> list[tuple[int, float]]:
