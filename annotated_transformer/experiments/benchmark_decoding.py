@@ -76,7 +76,6 @@ def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[l
     "Marian's `generate`."
     torch.manual_seed(0)
     model = marian(replace(BASE, vocab_size=VOCABULARY)).model.eval().to(src.device)
-    model.generation_config.forced_eos_token_id = None
     options = dict(num_beams=beam_size, do_sample=False, min_new_tokens=steps, max_new_tokens=steps, length_penalty=0.6,
                    use_cache=True)
     mask = torch.ones_like(src)

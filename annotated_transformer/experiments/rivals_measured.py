@@ -100,7 +100,7 @@ class Rules(NamedTuple):
         "The settings to try: Adam's peaks, and the own paper's optimizer with half, once and twice its rate."
         if system.peak:
             return [Settings(peak=system.peak)]
-        adams = [Settings(peak=peak) for peak in self.trials["peaks"]]
+        adams = [Settings(peak=peak) for peak in self.trials.get("peaks", [])]
         own = dict(system.own or {})
         peak = own.pop("peak", 0.0)
         return adams + [Settings(**own, peak=factor * peak) for factor in (0.5, 1, 2) if own]

@@ -383,6 +383,17 @@ def test_a_run_that_was_begun_otherwise_is_refused(grammar, tmp_path, d_k):
             begun_run(tmp_path / "run", grammar / "grammar", model, training)
 
 
+def test_what_stands_above_the_parts_holds_unless_a_part_says_otherwise():
+    plan = {"steps": "variations.steps", "rows": ["base"], "seeds": [0], "part": [{}, {"seeds": [1]}]}
+    assert [step.name for step in steps_of(plan)] == ["row_small_base_seed0", "row_small_base_seed1"]
+
+
+def test_what_systems_share():
+    systems = rivals_measured.read_rules("heads_at_256").systems
+    assert systems["8x8"].row == "B" and systems["1x32"].row == "A"
+    assert systems["8x8"].model == dict(n_layers=6, d_model=256, d_ff=1024, dropout=0.1, n_heads=8, d_k=8, d_v=8)
+
+
 def test_a_plan_of_parts_has_each_step_once():
     part = {"steps": "variations.steps", "rows": ["base"], "seeds": [0]}
     assert [step.name for step in steps_of({"part": [part, part | {"seeds": [1, 0]}]})] == ["row_small_base_seed0",
