@@ -97,12 +97,16 @@ class Rules(NamedTuple):
     "systems whose `config` names another system: its trained runs, tuned on expected GLEU"
 
     def candidates(self, system: System) -> list[Settings]:
-        "The settings to try: Adam's peaks, and the own paper's optimizer with half, once and twice its rate."
+        """The settings to try: Adam's peaks, and the own paper's optimizer with half, once and twice its rate.
+        Raises ValueError where there are none.
+        """
         if system.peak:
             return [Settings(peak=system.peak)]
         adams = [Settings(peak=peak) for peak in self.trials.get("peaks", [])]
         own = dict(system.own or {})
         peak = own.pop("peak", 0.0)
+        if not adams + [*own]:
+            raise ValueError(f"{system.name}: name its peak, or [trials] with peaks")
         return adams + [Settings(**own, peak=factor * peak) for factor in (0.5, 1, 2) if own]
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #f1b00863
