@@ -102,7 +102,7 @@ EXPERIMENTS = {
                                  choices=TENTH_RECURRENT.choices),
     "craft": CRAFT,
     "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000, choices=RATES),
-    "craft_chosen": replace(CRAFT, training=replace(SMALL, steps=20_000), choose_steps=1000, choices=RATES),
+    "craft_chosen": replace(CRAFT, choose_steps=1000, choices=RATES),
     "ptb_sample": SAMPLE,
     "ptb_sample_after_craft": replace(SAMPLE, trained_on="CRAFT, then PTB sample",
                                       vocabulary="craft", after="craft", training=replace(TENTH, steps=500)),
