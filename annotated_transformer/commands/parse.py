@@ -91,8 +91,8 @@ def parse_command(
     if split is not None and (tokenized or strict):
         raise InputError(f"--{'tokenized' if tokenized else 'strict'}: has no effect with --split "
                          f"{split}: leave it out")
-    parser, name = load_parser(run), str(file or "standard input")
+    parser = load_parser(run)
     if split is not None:
         return parse_split(parser, data, split, beam_size, alpha, record)
-    with opened(file) as stream:
+    with opened(file) as (stream, name):
         answer_lines(stream, name, "parsing", tree_lines(parser, name, tokenized, strict, beam_size, alpha))

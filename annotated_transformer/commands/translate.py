@@ -115,7 +115,7 @@ def count_lines(stream) -> int | None:
 
 @contextlib.contextmanager
 def opened(file: Path | None):
-    "A file of lines, or standard input, to read bytes from. Raises InputError where it cannot be read."
+    "A file of lines, or standard input, to read bytes from, and its name. Raises InputError where it cannot be read."
     try:
         stream = sys.stdin.buffer if file is None or str(file) == "-" else open(file, "rb")
     except OSError as error:
@@ -123,7 +123,7 @@ def opened(file: Path | None):
     name = str(file or "standard input")
     with stream if stream is not sys.stdin.buffer else contextlib.nullcontext():
         try:
-            yield stream if stream.isatty() else decompressed(stream, name)
+            yield (stream if stream.isatty() else decompressed(stream, name)), name
         except DAMAGED:
             raise InputError(f"{name}: the compressed text is damaged or cut: fetch it anew") from None
 
@@ -270,9 +270,8 @@ def translate_command(
     translator = translation.ensemble([translation.load(one, precision) for one in runs])
     if is_treebank(translator.run.config["data"].get("tgt")):
         raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
-    name = str(file or "standard input")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
-    with opened(file) as stream:
+    with opened(file) as (stream, name):
         answer = translation_lines(translator, name, strict, search, write, batch_tokens=batch_tokens)
         if file is None and stream.isatty():
             reply = lambda line: b"".join(answer([line], 1, False)).decode("utf-8")  # noqa: E731

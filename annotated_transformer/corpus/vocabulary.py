@@ -13,7 +13,6 @@ __all__ = ['SPECIALS', 'WORD_START', 'NAME', 'SOURCE_NAME', 'KINDS', 'DECIDED', 
 import copy
 import hashlib
 import io
-import json
 import random
 import re
 import threading
@@ -408,7 +407,7 @@ def kept_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sam
                     **options) -> Vocabulary | None:
     "The vocabulary in the corpus's folder, if it was learned from the same text in the same way."
     try:
-        facts = json.loads((corpus.folder / "learned.json").read_text(encoding="utf-8"))
+        facts = read_json(corpus.folder / "learned.json")
         vocabulary = load_vocabulary(corpus.folder)
     except (OSError, ValueError):  # an InputError is a ValueError
         return None

@@ -45,6 +45,7 @@ from .scores import Score, Tokenizer, score, word_perplexity
 from ..tools.processes import training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
 
+
 # %% ../../nbs/decoding/translation.ipynb #6aac3797
 class Attention(NamedTuple):
     """The attention weights of one sentence pair: for each stack a list with one tensor per layer.
@@ -90,10 +91,10 @@ def parse_prefix(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Beginni
     if isinstance(prefix, str):
         if UNKNOWN in vocabulary.encode(prefix):
             raise InputError(f"prefix {prefix!r:.80}: the vocabulary lacks some of its characters: leave them out")
-        *words, last = prefix.split() or [""]
-        if not last or prefix[-1].isspace():
+        words = vocabulary.normal(prefix).split()
+        if not words or prefix[-1].isspace() or prefix[-1] == WORD_START:
             return Beginning(vocabulary.encode(prefix))
-        return Beginning(vocabulary.encode(" ".join(words)), WORD_START + last)
+        return Beginning(vocabulary.encode(" ".join(words[:-1])), WORD_START + words[-1])
     if not isinstance(prefix, Sequence) or any(
         not isinstance(i, Integral) or not UNKNOWN < i < len(vocabulary) or i in NEVER + [END] for i in prefix
     ):

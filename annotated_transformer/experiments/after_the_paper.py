@@ -43,6 +43,7 @@ from ..after.preferences import best_of, best_of_kl, dpo
 from ..tools.records import beginning, ended, make_record
 from ..decoding.scores import bleu
 from ..after.span_corruption import MARKS, pair_loss, span_pairs
+from ..parsing.treebanks import tree_files
 from ..parsing.trees import read_tree, read_trees
 from ..corpus.vocabulary import load_vocabulary
 
@@ -107,9 +108,7 @@ def tagged_sentences(data: Path | None, most: int) -> Tagged:
     if data is None:
         trees = (read_tree(e.tree) for e in islice(examples(800), most))
     else:
-        paths = sorted(path for path in data.iterdir() if path.suffix in (".mrg", ".trees", ".txt", ".tree")
-                       or path.name.endswith(".gz"))
-        if not paths:
+        if not (paths := tree_files(data)):
             raise InputError(f"{data}: no files with trees: give the folder of a treebank")
         trees = islice((tree for path in paths for _, tree in read_trees(path)), most)
     return [([word.lower() for word in tree.words], tree.tags) for tree in trees if 3 <= len(tree.words) <= 40]

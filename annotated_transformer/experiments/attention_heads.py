@@ -25,11 +25,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from ..corpus.batching import batch_indices, pad
 from ..corpus.corpora import Corpus
 from ..corpus.grammar import Example, examples, n_words
 from ..corpus.vocabulary import WORD_START, Vocabulary, spaced
-from ..decoding.translation import Translator, load
+from ..decoding.translation import Translator, batches, load, pad_rows
 from ..engine.kinds import kind_of
 from ..inside.attention_figures import SUBLAYERS
 from ..model.attention import recording
@@ -247,12 +246,11 @@ def word_weights(model: Transformer, sentences: Sequence[Sentence], batch_tokens
                  ) -> Iterator[tuple[int, dict[str, Float[Tensor, "layer head query_word key_word"]]]]:
     "Each sentence's number and its weights between words in `encoder` and `cross`; the last key is the end."
     device, layers = next(model.parameters()).device, range(model.config.n_layers)
-    lengths = [np.array([len(side.ids) for side in sides]) for sides in zip(*((s.src, s.tgt) for s in sentences))]
-    for batch in batch_indices(*lengths, batch_tokens):
-        src = pad([np.array(sentences[i].src.ids) for i in batch]).to(device)
-        tgt = pad([np.array([START] + sentences[i].tgt.ids[:-1]) for i in batch]).to(device)
+    sources, targets = [s.src.ids for s in sentences], [s.tgt.ids for s in sentences]
+    inputs = [[START, *ids[:-1]] for ids in targets]
+    for batch in batches(sources, targets, batch_tokens):
         with recording(model) as recorded:
-            model.decode(tgt, *model.encode(src))
+            model.decode(pad_rows(inputs, batch).to(device), *model.encode(pad_rows(sources, batch).to(device)))
         stacks = {stack: torch.stack([recorded[SUBLAYERS[stack].format(layer)][0] for layer in layers]).float().cpu()
                   for stack in ("encoder", "cross")}
         for row, i in enumerate(batch):

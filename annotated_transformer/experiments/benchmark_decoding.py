@@ -255,15 +255,15 @@ def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source
     return 2 * (weights + kept)
 
 
-def memory_rate(device: torch.device) -> float:
-    "Bytes a second, read and written, of a large copy."
-    a = torch.ones(2**28, device=device)
+def memory_rate() -> float:
+    "Bytes a second, read and written, of a large copy on the GPU."
+    a = torch.ones(2**28, device="cuda")
     b, best = torch.empty_like(a), float("inf")
     for _ in range(8):
-        torch.cuda.synchronize() if a.is_cuda else None
+        torch.cuda.synchronize()
         begun = time.perf_counter()
         b.copy_(a)
-        torch.cuda.synchronize() if a.is_cuda else None
+        torch.cuda.synchronize()
         best = min(best, time.perf_counter() - begun)
     return 2 * a.numel() * 4 / best
 
@@ -271,6 +271,7 @@ def memory_rate(device: torch.device) -> float:
 def throughput(model: str, batch: int) -> dict:
     "A record: sentences a second with `batch` at a time, the share of the memory's rate reached, peak memory."
     total, beam_size = 3000, 4
+    torch.cuda.reset_peak_memory_stats()  # earlier sizes had theirs
     config = replace(BIG if model == "big" else BASE, vocab_size=VOCABULARY)
     network, device = endless_model(config), training_device()
     network = network.to(device, torch.bfloat16)
@@ -279,16 +280,15 @@ def throughput(model: str, batch: int) -> dict:
     begun = time.perf_counter()
     for at in range(0, total, batch):
         beam_search(network, src[at : at + batch], beam_size=beam_size, extra=STEPS - SOURCE)
-    seconds = time.perf_counter() - begun
+    seconds, peak = time.perf_counter() - begun, peak_bytes()  # before the copies of `memory_rate`
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step)
                for at in range(0, total, batch) for step in range(STEPS))
-    rate = memory_rate(device)
     return make_record(f"decoding_throughput_{model}_{batch}_{device.type}", "benchmark", seed=0, seconds=seconds,
                        data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
                        config={"model": model, "batch": batch, "sentences": total, "beam_size": beam_size,
                                "steps": STEPS, "precision": "bfloat16"},
-                       metrics={"sentences_per_second": total / seconds, "peak_bytes": peak_bytes(),
-                                "bytes_per_second": read / seconds, "limit_bytes_per_second": rate})
+                       metrics={"sentences_per_second": total / seconds, "peak_bytes": peak,
+                                "bytes_per_second": read / seconds, "limit_bytes_per_second": memory_rate()})
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #9c0e9072
 LEAST_BLEU = -0.1  # what 8 bits may change
@@ -401,22 +401,22 @@ def command_records(name: str, src: Path, rounds: int, out: Path) -> list[dict]:
         folder, records = Path(made), []
         all_commands, one = commands(name, folder), folder / "one"
         one.write_bytes(open(src, "rb").readline())
-        counts = {lines: sum(1 for _ in open(lines, "rb")) for lines in (one, src)}
-        asked = {lines: [contestant for contestant in all_commands if count == 1 or contestant != "Hugging Face"]
-                 for lines, count in counts.items()}  # Hugging Face takes minutes
+        texts = {sum(1 for _ in open(lines, "rb")): lines for lines in (one, src)}  # by the number of lines
+        asked = {count: [contestant for contestant in all_commands if count == 1 or contestant != "Hugging Face"]
+                 for count in texts}  # Hugging Face takes minutes
 
-        def title(contestant: str, lines: Path) -> str:
+        def title(contestant: str, count: int) -> str:
             words = contestant.lower().replace(",", "").replace(" ", "_")
-            return f"decoding_command_{words}_{counts[lines]}_{machine()}"
+            return f"decoding_command_{words}_{count}_{machine()}"
 
-        check_all_new((title(contestant, lines) for lines in asked for contestant in asked[lines]), out)
-        for lines, count in counts.items():
-            found: dict[str, list[dict]] = {contestant: [] for contestant in asked[lines]}
-            for contestant in asked[lines] * rounds:
+        check_all_new((title(contestant, count) for count in asked for contestant in asked[count]), out)
+        for count, lines in texts.items():
+            found: dict[str, list[dict]] = {contestant: [] for contestant in asked[count]}
+            for contestant in asked[count] * rounds:
                 found[contestant].append(run_command(all_commands[contestant], lines))
             for contestant, results in found.items():
                 records.append(make_record(
-                    title(contestant, lines), "benchmark", data={"name": src.stem},
+                    title(contestant, count), "benchmark", data={"name": src.stem},
                     config={"contestant": contestant, "run": name, "lines": count}, seed=0,
                     seconds=sum(r["decoding_seconds"] for r in results),
                     metrics=min(results, key=lambda r: r["decoding_seconds"])))

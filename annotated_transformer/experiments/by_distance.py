@@ -17,12 +17,12 @@ from itertools import islice, pairwise
 from ..corpus.corpora import Corpus
 from ..corpus.grammar import examples, n_words
 from ..corpus.synchronous_grammar import Example
-from ..decoding.translation import Translator, load
+from ..decoding.translation import load
 from . import rivals_measured
 from .rivals_measured import Rules, rules_of
 from .runner import Place, Step
+from .search_settings import translator_of
 from ..tools.files import InputError
-from ..tools.processes import training_device
 from ..tools.records import make_record
 from ..training.checkpoints import load_weights
 from ..training.runs import Run
@@ -83,10 +83,10 @@ def near_and_far(seen: set[str], n: int) -> list[Example]:
 
 def growth(run: Run, some: Sequence[Example]) -> list[dict[str, float]]:
     "The shares of near and far subjects in the greedy translations by each checkpoint that was kept."
-    model, vocabulary, lines = run.model().to(training_device()), run.vocabulary(), []
+    lines = []
     for step, path in run.checkpoints.found():
-        model.load_state_dict(load_weights(path / "model.safetensors"))
-        texts = Translator(model, vocabulary, run).translate([e.src for e in some], beam_size=1)
+        translator = translator_of(run, load_weights(path / "model.safetensors"))
+        texts = translator.translate([e.src for e in some], beam_size=1)
         found = shares([line for e, text in zip(some, texts) for line in kept_dependencies(e, text)])
         lines.append({"step": step, "near": found["kept/subject/near"], "far": found["kept/subject/far"]})
     return lines

@@ -23,10 +23,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..corpus.batching import batch_indices, pad
 from ..corpus.grammar import Example, examples, n_words, rows
 from ..corpus.vocabulary import load_vocabulary
-from ..decoding.translation import Translator, load
+from ..decoding.translation import Translator, batches, load, pad_rows
 from .attention_heads import split_words
 from .runner import Place, Step, begun_run
 from ..inside.attention_figures import SUBLAYERS, own_outputs, sentences
@@ -191,13 +190,10 @@ def count_articles(translator: Translator, cases: Sequence[Case], seed: int = 0)
 def first_choices(model: Transformer, src: list[list[int]], outputs: list[list[int]], heads: dict | None = None
                   ) -> Iterator[tuple[int, Int[Tensor, " tgt"]]]:
     "Each sentence's number and the likeliest token at each step of its output, which is held."
-    lengths = (np.array([len(ids) for ids in side]) for side in (src, outputs))
-    device = next(model.parameters()).device
-    for batch in batch_indices(*lengths, 2000):
-        sources, inputs = (pad([np.array(ids) for ids in side]).to(device)
-                           for side in ([src[i] for i in batch], [[START, *outputs[i][:-1]] for i in batch]))
+    device, inputs = next(model.parameters()).device, [[START, *output[:-1]] for output in outputs]
+    for batch in batches(src, outputs, 2000):
         with intervening(model, heads):
-            choices = model(sources, inputs).argmax(-1).cpu()
+            choices = model(pad_rows(src, batch).to(device), pad_rows(inputs, batch).to(device)).argmax(-1).cpu()
         for i, row in zip(batch, choices):
             yield int(i), row[: len(outputs[i])]
 

@@ -340,7 +340,7 @@ def training_pass(name: str, sizes: Sizes, batch: int, device: str) -> Callable[
     torch.manual_seed(0)
     layer = TIMED.get(name, LAYERS.get(name))(sizes).to(device)
     x = torch.randn(batch, sizes.n, sizes.d, device=device, requires_grad=True)
-    direction = torch.randn_like(x, requires_grad=False)
+    direction = torch.randn_like(x)
 
     def one_pass() -> None:
         with sdpa_kernel(SDPBackend.MATH) if name == FORMED else nullcontext():

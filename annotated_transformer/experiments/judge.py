@@ -17,6 +17,7 @@ import pkgutil
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.resources import files
@@ -167,10 +168,8 @@ def runs_by_block(records: Mapping[str, dict], pattern: str, read: Callable, mix
     "By block what `read` gives of a record whose name fits a pattern, if it has such a number, and the record."
     found = {}
     for record in matching(records, pattern):
-        try:
+        with suppress(Unmeasured):
             found[block_of(record, mixed)] = read(record), record
-        except Unmeasured:
-            continue
     return found
 
 
@@ -249,7 +248,7 @@ def too_small(claim: dict, verdict: str, worse: Mapping, better: Mapping, record
         return ""
     curves = runs_by_block(records, claim["curves"], lambda r: 0.0) if "curves" in claim else worse  # it has no seeds
     gains = [fall(better[block][1]) > fall(curves[block][1]) for block in curves.keys() & better.keys()]
-    return "with every seed it still gains" if all(gains) else ""
+    return "with every seed it still gains" if gains and all(gains) else ""
 
 
 def decided(claim: dict, found: Comparison, runs: Mapping[str, dict], questions: int, records: dict) -> Comparison:
@@ -434,9 +433,8 @@ def heads_above(measured: dict, margin: float) -> tuple[set[int], set[int]]:
     A record holds the lower end of each interval; the upper end is taken to be as far from the middle.
     """
     flat = {name: [x for layer in measured[name] for x in layer]
-            for name in ("trained", "untrained", "shuffled", "margin_low") if measured[name]}
-    best = max(flat["untrained"])
-    controls = [max(best, x) for x in flat.get("shuffled", [best] * len(flat["trained"]))]
+            for name in ("trained", "untrained", "shuffled", "margin_low")}
+    controls = [max(*flat["untrained"], x) for x in flat["shuffled"]]
     highs = [2 * (x - c) - low for x, c, low in zip(flat["trained"], controls, flat["margin_low"])]
     return tuple({i for i, x in enumerate(ends) if x > margin} for ends in (flat["margin_low"], highs))
 
@@ -466,9 +464,8 @@ def count_tasks(claim: dict, sets: list[dict]) -> tuple[int, int, int, str]:
     surely, perhaps = {}, {}
     for f in (f for of in sets for f in of["found"].values()):
         if f["stack"] == "encoder" and f["measure"] in claim["measures"]:
-            controls = [f["over_untrained"], *([f["over_shuffled"]] if f["over_shuffled"] else [])]
             for end, those in enumerate((surely, perhaps)):
-                if min(c[end] for c in controls) > claim["margin"]:
+                if min(f["over_untrained"][end], f["over_shuffled"][end]) > claim["margin"]:
                     those.setdefault(f["measure"], set()).add((f["layer"], f["head"]))
     own = own_heads(surely)
     return own, own_heads(perhaps), claim["at_least"], (

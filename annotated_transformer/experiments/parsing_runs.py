@@ -122,7 +122,7 @@ class Session:
     def folder(self) -> Path:
         return self.place.runs / "parsing"
 
-    def scaled(self, count: int, least: int = 1) -> int:
+    def scaled(self, count: int, least: int) -> int:
         return max(round(self.scale * count), min(count, least))
 
     def at(self, name: str, what: str) -> Path:

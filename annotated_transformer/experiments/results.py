@@ -54,9 +54,9 @@ def cell(text: str, *records: dict) -> Cell:
     return Cell(text + "†" * any(map(is_older, records)), [record["name"] for record in records])
 
 
-def averaged(found: Sequence[dict], digits: int, *names: str) -> Cell:
+def averaged(found: Sequence[dict], digits: int, name: str) -> Cell:
     "The mean of a metric over records, and its standard deviation where there are several."
-    values = [metric(record, *names) for record in found]
+    values = [metric(record, name) for record in found]
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
     return cell(f"{mean(values):.{digits}f}{spread}", *found)
 

@@ -25,6 +25,7 @@ from ..decoding.translation import Translator, ensemble, evaluate, load
 from ..engine.kinds import build, kind_of
 from .costs import measure_updates, sequential_steps, update_flops
 from .runner import Place, Step, begun_run, read_plan
+from .search_settings import translator_of
 from ..model.symbols import PAD
 from ..rivals.fine_tuning import Tuning, begin_tuning, tune
 from ..tools.files import InputError, needs
@@ -194,7 +195,9 @@ def perform(job: Job, rules: Rules, place: Place) -> dict | None:
     except InputError as error:
         if not (run.folder / "not_finite.json").exists():
             raise
-        return run.abandon(str(error).split(": ", 1)[1]) | {"name": job.name, "task": rules.name, "row": job.system.row}
+        given_up = run.record.status() == "abandoned"  # in an earlier session
+        record = run.record.read() if given_up else run.abandon(str(error).split(": ", 1)[1])
+        return record | {"name": job.name, "task": rules.name, "row": job.system.row}
     return result(job, rules, run, data)
 
 
@@ -241,17 +244,15 @@ def with_bleu(run: Run, data: Path, curve: list[dict], every: int) -> list[dict]
     "A run's curve, with the BLEU of greedy development translations by each checkpoint that was kept."
     corpus, found = Corpus.open(data), {}
     src, references = corpus.sides("dev")
-    model, vocabulary = run.model().to(training_device()), run.vocabulary()
-    for step, path in ((step, path) for step, path in run.checkpoints.found() if step % every == 0):
-        model.load_state_dict(load_weights(path / "model.safetensors"))
-        written = Translator(model, vocabulary, run).translate(src, beam_size=1)
-        found[step] = score(written, references, corpus.tgt, samples=0)["sacrebleu"].value
+    for step, path in run.checkpoints.found():
+        if step % every == 0:
+            written = translator_of(run, load_weights(path / "model.safetensors")).translate(src, beam_size=1)
+            found[step] = score(written, references, corpus.tgt, samples=0)["sacrebleu"].value
     return [line | ({"sacrebleu": found[line["step"]]} if line["step"] in found else {}) for line in curve]
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #8039d130
-def tune_run(job: Job, rules: Rules, place: Place) -> dict | None:
-    "Tune the run that the job's system names on GLEU. Returns the record, None where time ran out."
-    source = replace(job, system=rules.systems[job.system.config]).name
+def tune_run(job: Job, source: str, rules: Rules, place: Place) -> dict | None:
+    "Tune the run `source` on GLEU. Returns the record, None where time ran out."
     data, runs = place.data / rules.data[job.tgt], place.runs / rules.folder
     run = begin_tuning(runs / job.name, runs / source, Tuning())
     if not tune(run, data, place.minutes()):
@@ -358,7 +359,7 @@ def run_step(job: Job, rules: Rules) -> Step:
     "A run: after its trials or, if it is tuned, after the run that it starts from."
     if job.system in rules.tuned:
         source = replace(job, system=rules.systems[job.system.config]).name
-        return Step(job.name, partial(tune_run, job, rules), [source], [f"{rules.folder}/{source}"])
+        return Step(job.name, partial(tune_run, job, source, rules), [source], [f"{rules.folder}/{source}"])
     return Step(job.name, partial(perform, job, rules), [trial.name for trial in trial_jobs(rules, job.system)])
 
 

@@ -305,7 +305,8 @@ def find_record(name: str, folder: str | Path | None = None) -> dict | None:
     "The record of this name in a folder; None where there is none. Errors: `checked_record`."
     if folder is not None and not Path(folder).is_dir():  # an experiment that has measured nothing yet
         return None
-    found = (checked_record(text, place) for place, text in record_texts(folder) if json.dumps(name) in text)
+    found = (checked_record(text, place) for place, text in record_texts(folder)
+             if json.dumps(name, ensure_ascii=False) in text)
     return next((record for record in found if record["name"] == name), None)
 
 
@@ -314,15 +315,13 @@ def finished(records: dict[str, dict]) -> dict[str, dict]:
     return {name: r for name, r in records.items() if r.get("status", "finished") == "finished"}
 
 
-def metric(record: dict, *names: str) -> float:
-    "The first of these metrics that a record has. Raises InputError where it has none of them, or no number there."
-    for name in names:
-        if name in record["metrics"]:
-            value = record["metrics"][name]
-            if isinstance(value, (int, float)) and isfinite(value):
-                return value
-            raise InputError(f"{record['name']}: {name} is {value!r}: make it again with `{record['command']}`")
-    raise InputError(f"{record['name']}: no metric {' or '.join(names)}: make it again with `{record['command']}`")
+def metric(record: dict, name: str) -> float:
+    "A metric of a record. Raises InputError where there is none of that name, or no number."
+    value = record["metrics"].get(name)
+    if isinstance(value, (int, float)) and isfinite(value):
+        return value
+    wrong = f"{name} is {value!r}" if name in record["metrics"] else f"no metric {name}"
+    raise InputError(f"{record['name']}: {wrong}: make it again with `{record['command']}`")
 
 # %% ../../nbs/tools/records.ipynb #dd781863
 def add_record(record: dict, folder: str | Path) -> None:

@@ -287,6 +287,13 @@ def test_a_prefix_that_ends_inside_a_word_is_no_word_of_its_own():
     assert translator.translate(source, prefix="Das Parl ").startswith("Das Parl")
 
 
+@pytest.mark.parametrize("prefix", ["gru\u0308", "gr\u00adü", "\u2581grü"])
+def test_a_prefix_is_read_as_the_vocabulary_reads_text(prefix):
+    vocabulary = BytePairVocabulary.learn(["die grüne Kuh", "die Kuh grüßt"] * 20, 30, normaliser="nfc")
+    translator = Translator(model_of(7, vocab_size=len(vocabulary)), vocabulary)
+    assert translator.translate("die Kuh", prefix=prefix) == translator.translate("die Kuh", prefix="grü") != ""
+
+
 def test_no_text_comes_twice_and_each_is_one_line(bytewise):
     found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, extra=6)
     for translations in found:

@@ -200,7 +200,9 @@ def test_equal_tokens(done):
 
 def test_a_trial_that_is_no_number_is_given_up(place):
     system = SMALL.systems["transformer"]
-    record = module.perform(Job(system, "de", 1000, Settings("sgd", 0.0, 1e30), trial=True), SMALL, place)
+    job = Job(system, "de", 1000, Settings("sgd", 0.0, 1e30), trial=True)
+    record = module.perform(job, SMALL, place)
+    assert module.perform(job, SMALL, place)["reason"] == record["reason"]
     assert (record["name"], record["status"], record["task"]) == ("rival_trial_transformer_sgd_1e+30", "abandoned",
                                                                   "rival")
     assert record["reason"]

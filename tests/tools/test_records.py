@@ -97,15 +97,16 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
 
 
 def test_a_record_is_not_replaced(tmp_path):
-    first = example("paths_a_seed0")
-    for _ in range(2):
-        add_record(first, tmp_path)
+    first, other = example("paths_a_seed0"), example("paths_müller_seed0")
+    for record in (first, first, other):
+        add_record(record, tmp_path)
     with pytest.raises(InputError, match="another record is named paths_a_seed0: remove its line"):
         add_record(first | {"seed": 1}, tmp_path)
     with pytest.raises(InputError, match="--out .*: paths.jsonl has a record named paths_a_seed0"):
         check_new("paths_a_seed0", tmp_path)
     check_new("paths_a_seed1", tmp_path)
     assert find_record("paths_a_seed0", tmp_path) == first and find_record("paths_a", tmp_path) is None
+    assert find_record("paths_müller_seed0", tmp_path) == other
     assert find_record("paths_a_seed0", tmp_path / "none") is None
 
 
