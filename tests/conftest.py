@@ -1,4 +1,5 @@
 "What tests of several rooms train on, and one installation for all that ask for it."
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vo
 from annotated_transformer.parsing import parser
 from annotated_transformer.parsing.treebanks import encode_trees, tree_corpus
 from annotated_transformer.training.loop import start_run, train
-from here import PARSER_SHAPE, PARSER_TRAINING, SHAPE, TRAINING, TREES, write_treebanks
+from here import PARSER_SHAPE, PARSER_TRAINING, SHAPE, TRAINING, TREES
 from installed import run, wheel  # noqa: F401
 
 
@@ -32,8 +33,14 @@ def finished(data, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def treebanks(tmp_path_factory):
-    "A folder as the runs of record want it, its trees the grammar's."
-    return write_treebanks(tmp_path_factory.mktemp("treebanks"), (e.tree for e in grammar.examples(0)))
+    "A folder as the runs of record want it: two treebanks of 20 files with 12 trees of the grammar."
+    folder, trees = tmp_path_factory.mktemp("treebanks"), (e.tree for e in grammar.examples(0))
+    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
+        (folder / name).mkdir()
+        for i in range(20):
+            lines = (f"( {tree} )\n" for tree in itertools.islice(trees, 12))
+            (folder / name / file.format(i)).write_text("".join(lines))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,8 @@
 "Where the repository is, the data beside it, and what tests of several rooms ask."
-import itertools
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,13 +73,3 @@ def unlike_the_saved(tables: Mapping[str, ResultTable], monkeypatch) -> list[str
 
 def same_weights(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-
-
-def write_treebanks(folder: Path, trees: Iterator[str]) -> Path:
-    "Treebanks as the runs of record want them: 20 files of 12 trees."
-    for name, file in (("treebank_craft", "{:03}.tree"), ("treebank_ptb_sample", "wsj_{:04}.mrg")):
-        (folder / name).mkdir()
-        for i in range(20):
-            lines = (f"( {tree} )\n" for tree in itertools.islice(trees, 12))
-            (folder / name / file.format(i)).write_text("".join(lines))
-    return folder

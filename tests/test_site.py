@@ -195,8 +195,6 @@ def test_notation_names_what_there_is():
     fields = set(annotated_transformer.model.transformer.TransformerConfig.__annotations__)
     for name in ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "vocab_size", "dropout"):
         assert name in fields and name in words
-    for target in re.findall(r"\]\((\.\./\.\./nbs/[^)#]+)", words):
-        assert (ROOT / "site" / "pages" / target).resolve().exists(), target
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -285,12 +283,10 @@ DRAWN = """[...document.querySelectorAll('figure.chart')].every(f => f.view) && 
 @SCOPES
 def test_pages_load_without_an_error(site, address, page, every):
     page.size(1400)
-    times = {}
     for name in pages(site, every):
         page.errors.clear()
         page.asked.clear()
         page.open(f"{address}{name}.html")
-        times[name] = page.js("Math.round(performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1)")
         page.js("document.querySelectorAll('figure.chart').forEach(f => draw(f)), 0")
         for _ in range(600):
             if page.js(DRAWN):
@@ -300,8 +296,6 @@ def test_pages_load_without_an_error(site, address, page, every):
                                 f"{page.js('document.querySelector(`mjx-merror`)?.textContent')}")
         assert page.errors == [], f"{name}: {json.dumps(page.errors)[:600]}"
         assert not [url for url in page.asked if not url.startswith((address, "data:", "blob:"))], name
-    print(f"\nfirst view, milliseconds: median {sorted(times.values())[len(times) // 2]}, slowest "
-          f"{max(times, key=times.get)} {max(times.values())}")
 
 
 # what is wider than the screen and is no code, no formula and no wide table (these scroll in a box of their own)

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from ..drawing.result_tables import as_data
@@ -52,11 +52,11 @@ def rounded(x: Any, digits: int = 5) -> Any:
 
 
 def number(values: Sequence[float | None]) -> dict | float:
-    "A number of a group: as it is where all runs share it, else mean, standard deviation and values over the seeds."
+    "A number of a group: as it is where all runs share it, else mean and values over the seeds."
     if len(set(values)) == 1:
         return values[0]
     known = [x for x in values if x is not None]
-    return {"value": mean(known)} | ({"spread": stdev(known)} if len(known) > 1 else {}) | {"values": list(values)}
+    return {"value": mean(known), "values": list(values)}
 
 
 def group(runs: Sequence[dict], kept: Sequence[str]) -> dict:

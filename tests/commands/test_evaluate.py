@@ -290,25 +290,22 @@ def test_what_is_said_of_a_language(ending, more, said, tmp_path, capsys):
     assert rest and (said in told if said else not told)
 
 
-def test_scores_of_given_targets(made, tmp_path, capsysbinary):
+def test_scores_of_given_targets(tmp_path, capsysbinary):
     "Line by line the log-probability; the beam's own score is that number, divided by its length penalty."
     lines = ["The dog sleeps.", "", "Every cow is old."]
-    src, tgt, t = write(tmp_path / "a.en", lines), tmp_path / "a.de", load(made / "run")
+    src, tgt, t = write(tmp_path / "a.en", lines), tmp_path / "a.de", load("grammar")
     found = [h[0] for h in t.n_best(lines, 1)]
     write(tgt, [h.text for h in found])
     capsysbinary.readouterr()
-    cli.main(["score", str(made / "run"), str(src), str(tgt), "--tokens"])
+    cli.main(["score", "grammar", str(src), str(tgt), "--tokens"])
     lines = capsysbinary.readouterr().out.decode().splitlines()
     assert len(lines) == 3
     for line, h in zip(lines, found):
         total, tokens = line.split(" ||| ")
         numbers = [float(token.rsplit(":", 1)[1]) for token in tokens.split()]
         assert float(total) == pytest.approx(sum(numbers), abs=1e-3)
-        if h.log_probabilities and h.tokens[-1] == "</s>" and t.encode([h.text], "tgt")[0][:-1] == t.vocabulary.encode(
-            h.text) and len(numbers) == len(h.tokens):
-            assert numbers == pytest.approx(h.log_probabilities, abs=2e-3)
-    fails(["score", str(made / "run"), str(src), str(write(tmp_path / "b.de", ["eins"]))], capsysbinary,
-          "a.en has 3 lines")
+        assert not h.text or numbers == pytest.approx(h.log_probabilities, abs=2e-3)
+    fails(["score", "grammar", src, write(tmp_path / "b.de", ["eins"])], capsysbinary, "a.en has 3 lines")
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

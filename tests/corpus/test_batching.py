@@ -15,7 +15,7 @@ from annotated_transformer.corpus.batching import (
     padding_share, pool_batches)
 from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
-from annotated_transformer.model.transformer import END, PAD, START
+from annotated_transformer.model.transformer import END, START
 from annotated_transformer.tools.files import InputError
 
 
@@ -90,14 +90,6 @@ def test_without_a_seed_the_short_come_first():
     assert (np.diff([src[batch].max() for batch in order]) >= 0).all()
 
 
-def test_over_long_sentences_are_alone():
-    src, tgt = text_like(500)
-    src[3], tgt[9], src[11] = 10_000, 200_000, 2**31 - 1
-    order = in_order(src, tgt, 1000)
-    assert {3, 9, 11} == {int(batch[0]) for batch in order if len(batch) == 1
-                          and max(src[batch[0]], tgt[batch[0]]) > 1000}
-
-
 # --- files ------------------------------------------------------------------------------------------------------------
 
 @settings(max_examples=30, deadline=None)
@@ -164,10 +156,6 @@ def test_lengths_and_padded_rows(tmp_path, longest, dtype):
         rows = [sequences[i].tolist() for i in indices]
         assert padded(sequences, indices).tolist() == pad([np.array(row) for row in rows]).tolist()
         assert padded(sequences, indices, START).tolist() == pad([np.array([START, *row]) for row in rows]).tolist()
-
-
-def test_pad():
-    assert pad([np.array([7, 8, 9]), np.array([7])]).tolist() == [[7, 8, 9], [7, PAD, PAD]]
 
 
 @pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])

@@ -5,7 +5,6 @@ import io
 import json
 import lzma
 import os
-import subprocess
 import sys
 import threading
 import tracemalloc
@@ -519,14 +518,6 @@ def test_the_same_command_again_changes_nothing_and_another_needs_overwrite(tmp_
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_changed_files_are_noticed(tmp_path, good):
-    out = tmp_path / "out"
-    file_corpus(out, "en", "de", good, holdout=2)
-    put_pairs(tmp_path, "good", PAIRS + PAIRS)
-    with pytest.raises(InputError, match="other files or options"):
-        file_corpus(out, "en", "de", good, holdout=2)
-
-
 def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):
     out, path = tmp_path / "out", tmp_path / "good.en"
     first, content = file_corpus(out, "en", "de", good, holdout=2), path.read_bytes()
@@ -808,10 +799,3 @@ def test_wmt14_says_what_is_wrong(tmp_path, good):
         wmt14(tmp_path / "out", "fr", tmp_path)
     with pytest.raises(InputError, match="max_ratio 0.5"):
         wmt14(tmp_path / "out", "de", tmp_path, Cleaning(max_ratio=0.5))
-
-
-def test_importing_loads_nothing_heavy():
-    code = ("import sys, annotated_transformer.corpus.corpora; "
-            "print([m for m in ('torch', 'datasets', 'sacrebleu', 'tqdm', 'pandas', 'altair') if m in sys.modules])")
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert set(eval(out)) <= {"torch"}

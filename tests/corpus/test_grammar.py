@@ -1,7 +1,6 @@
 """The built-in grammar as the corpus and the demo use it: full size, reproducible in another process, with sound
 structure."""
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -9,8 +8,7 @@ from itertools import islice
 
 import pytest
 
-from annotated_transformer.corpus.grammar import examples, grammar, n_words, parse, splits
-from annotated_transformer.corpus.synchronous_grammar import Dependency, count_derivations, realise
+from annotated_transformer.corpus.grammar import examples, n_words, splits
 
 PRINT_DIGEST = """
 import hashlib
@@ -57,43 +55,3 @@ def test_the_same_in_another_process_and_for_good():
                               text=True,
                               capture_output=True, check=True)
         assert made.stdout.strip() == digest
-
-
-@TOGETHER
-def test_every_sentence_is_unambiguous(sets):
-    for example in sets["test"][:40] + sets["test_long"][:10]:
-        derivations = parse(example.src)
-        assert [realise(derivation) for derivation in derivations] == [example]
-
-
-@TOGETHER
-def test_structure_survives_json(sets):
-    from dataclasses import asdict
-    example = next(e for e in sets["test_long"] if e.dependencies and e.antecedents)
-    record = json.loads(json.dumps(asdict(example)))
-    assert [Dependency(*d) for d in record["dependencies"]] == list(example.dependencies)
-    assert [tuple(pair)
-            for pair in record["alignment"]] == list(example.alignment) and tuple(
-                record["src_tokens"]) == example.src_tokens
-
-
-@pytest.mark.parametrize("english, german", [
-    ("The table is old because the woman bought it.", "Der Tisch ist alt, weil die Frau ihn kaufte."),
-    ("Because the window was dirty, my sister cleaned it.",
-     "Weil das Fenster schmutzig war, putzte es meine Schwester."),
-    ("The dog loves its bed.", "Der Hund liebt sein Bett."),
-    ("The cat loves its hat.", "Die Katze liebt ihren Hut."),
-    ("Now the small child wakes the birds that sleep in the forest.", None),
-    ("You could follow the queen who turned the lamps off.",
-     "Du konntest der Königin folgen, die die Lampen ausschaltete."),
-    ("The teacher says that two horses ran in the village.", "Der Lehrer sagt, dass zwei Pferde im Dorf rannten."),
-    ("If the king is tired, you help him.", "Wenn der König müde ist, hilfst du ihm."),
-    ("The man sees the woman but.", None),
-])
-def test_by_hand(english, german):
-    "A translation written by a person, or none where the grammar does not know the sentence."
-    assert [realise(derivation).tgt for derivation in parse(english)] == ([german] if german else [])
-
-
-def test_more_than_a_million():
-    assert count_derivations(grammar(), 5) > 10**6

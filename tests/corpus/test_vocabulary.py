@@ -72,12 +72,6 @@ def test_special_tokens(vocabulary):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_text_gives_the_same_bytes(kind):
-    assert len({kind.learn(iter(TEXT), 300).content for _ in range(3)}) == 1
-    assert kind.learn(TEXT, 301).digest != kind.learn(TEXT, 300).digest
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_sizes_that_cannot_be(kind):
     text = ["low low low lower newest newest widest"] * 3
     with pytest.raises(InputError, match=r"vocab_size 900: .* at most \d+ tokens") as error:

@@ -18,7 +18,7 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPiec
 from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.search import (
-    Ensemble, SearchConfig, beam_search, greedy, largest, length_penalty, sample, search)
+    Ensemble, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
 from annotated_transformer.decoding.translation import Translator, evaluate, load
 from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
@@ -50,24 +50,6 @@ def sources(lengths: list[int], seed: int) -> torch.Tensor:
     return src
 
 
-@torch.no_grad()
-def plainly(model, src, beam_size, alpha, limit):
-    "The finished hypotheses of one sentence, best first, by reading every beginning anew at each step."
-    beam, finished = [(0.0, ())], []
-    for length in range(1, limit + 1):
-        extensions = []
-        for total, ids in beam:
-            logs = model(src, torch.tensor([[START, *ids]]))[0, -1].log_softmax(-1).tolist()
-            extensions += [(total + log, (*ids, s)) for s, log in enumerate(logs) if s not in (PAD, UNKNOWN, START)]
-        extensions = sorted(extensions, reverse=True)[:beam_size - len(finished)]
-        done = [e for e in extensions if e[1][-1] == END or length == limit]
-        finished += [(total / ((5 + length) / 6) ** alpha, [s for s in ids if s != END]) for total, ids in done]
-        beam = [e for e in extensions if e not in done]
-        if not beam:
-            break
-    return sorted(finished, key=lambda f: -f[0])
-
-
 @few
 @given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.lists(st.integers(1, 6), min_size=1, max_size=4),
        st.integers(1, 5),
@@ -76,7 +58,7 @@ def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, sh
     model, src = model_of(seed, **shape), sources(lengths, seed)
     for row, n, found in zip(src, lengths,
                              beam_search(model, src, SearchConfig(beam_size, alpha, extra, n_best=beam_size))):
-        expected = plainly(model, row[None, :n], beam_size, alpha, n + extra)
+        expected = plain_beam_search(model, row[None, :n], beam_size, alpha, extra)
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
 
@@ -162,7 +144,7 @@ def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probab
     mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
     for row, size, found in zip(src, (4, 2),
                                 beam_search(Ensemble(members), src, beam_size=beam_size, extra=3, n_best=beam_size)):
-        expected = plainly(mean, row[None, :size], beam_size, 0.6, size + 3)[:beam_size]
+        expected = plain_beam_search(mean, row[None, :size], beam_size, 0.6, 3)
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
 
@@ -176,30 +158,12 @@ def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table
         assert search(Ensemble(members), src, beam_size=3, early=False).token.shape[0] <= 7
 
 
-def test_a_search_ends_when_nothing_open_can_win():
-    """The end token is nearly certain at once: the search to the limit is long, and the one that may stop takes a
-    step or two."""
-    model, src = model_of(0), sources([4], 0)
-    with torch.no_grad():
-        model.decoder[-1].residuals[2].norm.bias += 8 * model.embedding.weight[END]
-    short, long = (search(model, src, early=early) for early in (True, False))
-    assert short.token.shape[0] <= 3 and short.best(0, 1, 0.6) == long.best(0, 1, 0.6)
-
-
 def test_a_beam_wider_than_the_vocabulary():
     model, src = model_of(5), sources([2, 3], 5)
     wide = beam_search(model, src, beam_size=40, extra=1, n_best=40)
     for hypotheses, n in zip(wide, (2, 3)):
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) >= 13
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
-
-
-@few
-@given(st.integers(0, 10_000), st.sampled_from([1, 5, 130, 700, 3001]), st.integers(1, 8))
-def test_largest_is_topk(seed, n, k):
-    x = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(seed))
-    k = min(n, k)
-    assert all(torch.equal(a, b) for a, b in zip(largest(x, k), x.topk(k)))
 
 
 def test_sampling_is_repeatable_and_a_temperature_must_be_above_zero():
@@ -209,11 +173,6 @@ def test_sampling_is_repeatable_and_a_temperature_must_be_above_zero():
     for wrong in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="temperature"):
             sample(model, src, temperature=wrong)
-
-
-@pytest.mark.parametrize("length, alpha", [*itertools.product((1, 7, 60), (0.0, 0.6, 1.0))])
-def test_the_penalty_is_that_of_wu_et_al(length, alpha):
-    assert length_penalty(length, alpha) == pytest.approx(math.exp(alpha * (math.log(5 + length) - math.log(6))))
 
 
 # --- positions that were learned --------------------------------------------------------------------------------------

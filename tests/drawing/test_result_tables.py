@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 from annotated_transformer.drawing.result_tables import (
     Cell,
     ResultTable,
-    as_data,
-    from_data,
     missing,
     to_html,
     to_latex,
     to_markdown,
-    write_tables,
 )
 
 
@@ -103,12 +100,3 @@ def test_missing_cells_are_numbered_once():
     assert table.commands == ["one", "two"]
     assert [cell for row in Page(to_html(table)).rows[1:] for cell,
             _ in row] == ["missing [1]", "missing [2]", "missing [1]", "x"]
-
-
-def test_what_is_kept_comes_back(tmp_path, monkeypatch):
-    table = ResultTable("t", "of n", [("a", "b"), ("a", "c")],
-                        [(Cell("1.0", ["row_seed0"]), missing("train")), ("x", "y")], rules=[1])
-    again = from_data(as_data(table))
-    assert as_data(again) == as_data(table) and again.lines[0][0].records == ("row_seed0",) and again.commands == [
-        "train"]
-    assert again.columns == [("a", "b"), ("a", "c")] and len(write_tables({"t": again}, tmp_path)) == 3

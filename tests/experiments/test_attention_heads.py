@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from annotated_transformer.corpus.grammar import examples, parse, realise
+from annotated_transformer.corpus.grammar import examples
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import attention_heads as heads
 from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (
-    Measured, Sentence, SplitLine, alignment_sums, find_heads, gold, governors, grammar_sentences, join_pieces,
-    link_sums, measure_heads, phrases, position_sums, sentence_sums, shuffled_links, split_words, summarise,
-    text_sentences, tree_sentences, word_weights)
+    Measured, Sentence, SplitLine, find_heads, gold, governors, grammar_sentences, link_sums, measure_heads, phrases,
+    position_sums, sentence_sums, shuffled_links, split_words, summarise, text_sentences, tree_sentences, word_weights)
 from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.model.transformer import END
 from annotated_transformer.parsing.trees import read_tree
@@ -34,10 +33,6 @@ def translator():
 @pytest.fixture(scope="module")
 def sentences(translator):
     return grammar_sentences(translator.vocabulary, 24)
-
-
-def by_name(sums):
-    return {name: (s.total / s.count).flatten().tolist() for name, s in sums.items()}
 
 
 # --- words and pieces -----------------------------------------------------------------------------
@@ -78,21 +73,6 @@ def test_a_piece_over_two_words_joins_them():
     assert split_words(Odd(), "a,b")[::2] == (["a,b"], [0, 0, 1])
 
 
-def test_joining_is_sums_over_keys_and_means_over_queries():
-    rng = np.random.default_rng(0)
-    queries, keys = [0, 0, 1, 2, 2, 2], [0, 1, 1, 2, 3]
-    weights = rng.dirichlet(np.ones(5), (2, 3, 6))
-    expected = np.zeros((2, 3, 3, 4))
-    for i in range(3):
-        for j in range(4):
-            for q in (n for n, group in enumerate(queries) if group == i):
-                for k in (n for n, group in enumerate(keys) if group == j):
-                    expected[..., i, j] += weights[..., q, k] / queries.count(i)
-    joined = join_pieces(torch.tensor(weights, dtype=torch.float32), queries, keys)
-    np.testing.assert_allclose(joined, expected, rtol=1e-5)
-    np.testing.assert_allclose(joined.sum(-1), 1, rtol=1e-5)
-
-
 # --- what is known of a sentence ------------------------------------------------------------------
 
 def test_phrases_by_hand():
@@ -101,22 +81,6 @@ def test_phrases_by_hand():
     tree = "(S (NP (DT A) (NN dog)) (, ,) (VP (VB ran) (PRT (RP away))))"
     assert phrases(read_tree(tree)) == [range(0, 2), range(3, 5)]
     assert phrases(read_tree("(S (NP (PRP It)) (VP (VBZ rains)))")) == []
-
-
-def links_in_words(sentence):
-    example = realise(*parse(sentence))
-    words, german = example.src_tokens, example.tgt_tokens
-    return {kind: {((german if kind == "alignment" else words)[word], " ".join(words[i] for i in sorted(to))) for word,
-                   to in links}
-            for kind, links in gold(example).items()}
-
-
-def test_links_of_a_sentence_written_by_hand():
-    found = links_in_words("The cat that the woman helps loves its bed.")
-    assert {("helps", "cat"), ("cat", "loves")} <= found["governor"]
-    assert found["antecedent"] == {("its", "cat")} and found["dependent"] == {("cat", "helps"), ("loves", "cat")}
-    assert {("its", "bed"), ("bed", "its"), ("loves", "its bed"), ("woman", "the")} <= found["constituent"]
-    assert {("Katze", "cat"), ("ihr", "its"), ("hilft", "helps"), (",", "")} <= found["alignment"]
 
 
 def test_links_point_into_the_sentence(sentences):
@@ -136,17 +100,6 @@ def one_hot_head(places, n):
     weights = torch.zeros(len(places), n + 1)
     weights[range(len(places)), places] = 1
     return weights
-
-
-def test_positions_of_known_heads():
-    n = 5
-    made = torch.stack([one_hot_head([0, 1, 2, 3, 4], n), one_hot_head([5, 0, 1, 2, 3], n),
-                        one_hot_head([1, 2, 3, 4, 5], n),
-                        one_hot_head([5] * 5, n), torch.full((5, 6), 1 / 6)])[None]
-    found = by_name(position_sums(made))
-    expected = {"same": [1, 0, 0, 0, 1 / 6], "previous": [0, 1, 0, 0, 1 / 6], "next": [0, 0, 1, 0, 1 / 6]}
-    for name, values in expected.items():
-        assert found[name] == pytest.approx(values, abs=1e-6), name
 
 
 def test_there_may_be_more_queries_or_more_keys():
@@ -182,15 +135,6 @@ def test_a_head_that_follows_the_gold_and_one_that_has_a_habit():
     assert sums["governor"].total[0].tolist() == pytest.approx([3, 2.25, 3])
     assert sums["governor, weight"].total[0, :2].tolist() == [3, 2] and sums["governor, weight"].total[0, 2] < 0.3
     assert sums["governor"].shuffled[0].tolist() == pytest.approx([1, 1.25, 1])
-
-
-def test_alignment_error_rate_by_hand():
-    links = [(0, frozenset({0})), (1, frozenset({2, 3})), (2, frozenset()), (3, frozenset({1}))]
-    perfect, wrong = one_hot_head([0, 2, 0, 1], 4), one_hot_head([1, 0, 0, 3], 4)
-    s = alignment_sums(torch.stack([perfect, wrong])[None], links, links)
-    # four links are made, four are gold: three and none of them are right
-    assert (s.total / s.count).flatten().tolist() == pytest.approx([1 - 2 * 3 / 8, 1])
-    torch.testing.assert_close(s.total, s.shuffled)
 
 
 # --- controls -------------------------------------------------------------------------------------
@@ -239,20 +183,6 @@ def test_the_untrained_model_has_the_shape_and_other_weights_and_leaves_the_gene
 
 
 # --- a model --------------------------------------------------------------------------------------
-
-def test_weights_in_batches_are_those_of_each_pair_alone(translator, sentences):
-    found = dict(word_weights(translator.model, sentences, batch_tokens=300))
-    assert sorted(found) == list(range(len(sentences)))
-    for i in (0, 7, 23):
-        s = sentences[i]
-        recorded = translator.attention(translator.vocabulary.decode(s.src.ids),
-                                        translator.vocabulary.decode(s.tgt.ids))
-        expected = {"encoder": torch.stack([join_pieces(w[0], s.src.group, s.src.group) for w in recorded.encoder]),
-                    "cross": torch.stack([join_pieces(w[0], s.tgt.group, s.src.group) for w in recorded.cross])}
-        assert found[i].keys() == expected.keys()
-        for stack, weights in expected.items():
-            torch.testing.assert_close(found[i][stack], weights[:, :, :-1], rtol=1e-4, atol=1e-5)
-
 
 def test_sums_over_sentences_are_the_shares(translator, sentences):
     measured = measure_heads(translator, sentences)

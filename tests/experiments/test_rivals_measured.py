@@ -315,21 +315,6 @@ def test_flops_of_a_batch_with_padding():
     assert full - part == 3 * 2 * 3 * (of_src + of_tgt)
 
 
-@pytest.mark.parametrize("kind, gates", [(nn.LSTM, 4), (nn.GRU, 3)])
-def test_lstms_closed_form_at_other_sizes(kind, gates):
-    class Net(Mean):
-        def __init__(self, config):
-            super().__init__(config)
-            self.layer = kind(16, 16, num_layers=2, batch_first=True)
-
-        def encode(self, src):
-            return self.layer(self.embedding(src))[0], (src != PAD)[:, None, None, :]
-
-    n, batch = 5, 3
-    expected = 3 * 2 * batch * n * (2 * gates * (16 + 16) * 16 + 300 * 16)
-    assert costs.update_flops(Net(MeanConfig()), *costs.random_pairs(300, batch, n)) == expected
-
-
 @pytest.mark.parametrize(("tgt", "seeds"), [("de", 12), ("fr", 6)])
 def test_runs_that_are_compared_share_text_vocabulary_and_training(tgt, seeds):
     "Of the committed records: the same digests, and the same training but for what the trials chose."

@@ -14,15 +14,12 @@ from annotated_transformer.decoding.translation import SENTENCE, load
 from annotated_transformer.experiments import row_measurements
 from annotated_transformer.experiments.runner import Place
 from annotated_transformer.experiments.variations import (
-    ROWS,
-    SCALES,
     check_precision,
     corpus_of_scale,
     scaled,
-    steps,
     train_row,
 )
-from annotated_transformer.model.transformer import Transformer, count_parameters
+from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.files import InputError, file_digest
 from annotated_transformer.tools.records import add_record, read_records
 
@@ -100,19 +97,6 @@ def test_the_corpus_must_be_the_scales(place, tmp_path):
             corpus_of_scale("small", Place(data, tmp_path, tmp_path))
 
 
-def test_the_order_of_the_rows():
-    order = [step.name.removeprefix("row_small_") for step in steps()]
-    assert len(order) == 3 * len(ROWS) and order[:2] == ["base_seed0", "big_seed0"] and order[len(ROWS)] == "base_seed1"
-    assert [name[-1] for name in order] == ["0"] * len(ROWS) + ["1"] * len(ROWS) + ["2"] * len(ROWS)
-
-
-@pytest.mark.parametrize("row", ["A1", "A4", "C3", "AOP2", "big"])
-def test_rows_of_the_tiny_scale_can_be_built(row):
-    model = scaled(row, "tiny", 300).model
-    built = Transformer(model)
-    assert sum(p.numel() for p in built.parameters()) == count_parameters(model) and min(model.d_k, model.d_ff) >= 1
-
-
 def test_step_times_are_a_ratio_of_one_process(place, monkeypatch):
     "With a clock that says 1 s for base, 1.4 and 1.2 for the others, on a machine that grows slower round by round."
     clock = SimpleNamespace(now=0.0)
@@ -135,8 +119,3 @@ def test_step_times_are_a_ratio_of_one_process(place, monkeypatch):
     assert len({u["n"] for u in updates.values()}) == 1
     assert updates["AOP1"]["all"] == pytest.approx([1.4 * x for x in updates["base"]["all"]])
     assert record["metrics"] == pytest.approx(expected) and record["name"] == step.name and step.alone
-
-
-def test_scales_are_what_their_names_say():
-    assert SCALES["full"].training.steps == 100_000 and scaled("big", "full", 37000).training.steps == 300_000
-    assert scaled("big", "small", 5000).training.steps == scaled("base", "small", 5000).training.steps

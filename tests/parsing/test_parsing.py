@@ -14,7 +14,7 @@ from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.corpus.vocabulary import Vocabulary, load_vocabulary
 from annotated_transformer.model.transformer import END
 from annotated_transformer.parsing import parser as parsing
-from annotated_transformer.parsing.bracket_f1 import Pcfg, count_rules, right_branching
+from annotated_transformer.parsing.bracket_f1 import right_branching
 from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
 from annotated_transformer.parsing.treebanks import (
     escape, gold_trees, encode_trees, source_line, tokenise, tree_corpus, tree_files, treebank)
@@ -138,12 +138,6 @@ def test_weight_is_what_one_tree_counts_beside_another(tmp_path, treebanks):
                              weight=weight)
         lines = [src for src, _ in corpus.pairs("train")]
         assert (lines.count("It works"), lines.count("Go"), len(lines)) == (extra, extra, 192 * gold + 2 * extra)
-
-
-def test_shares_are_nested_and_keep_doubles_together(tmp_path, treebanks):
-    shares = [set(tree_corpus(tmp_path / f"{s}", "craft", treebanks / "treebank_craft", share=s).pairs("train"))
-              for s in (0.1, 0.4, 1.0)]
-    assert shares[0] < shares[1] < shares[2] and len(shares[0]) == 19
 
 
 def test_odd_words_stay_one_word():
@@ -470,32 +464,3 @@ def test_right_branching_is_a_tree_over_the_words(words):
     tree = right_branching(words)
     assert tree.words == words and read_tree(str(tree)) == tree
     assert all(b.end >= len(words) - 1 for b in tree.brackets)
-
-
-def test_counted_grammar_finds_the_likeliest_tree():
-    "All trees over a short sentence of a tiny ambiguous grammar, by brute force."
-    some = [read_tree(t) for t in ("(S (S (A a)) (S (S (A a)) (S (A b))))", "(S (S (S (A b)) (S (A a))) (S (A b)))",
-                                   "(S (X (A a)) (S (A b)))",
-                                   "(S (X (X (A a)) (A a)) (S (A a)))")]
-    counted, (rules, words, _) = Pcfg(some, order=None), count_rules(some)
-    parents = {p: sum(n for (q, _), n in rules.items() if q == p) for p, _ in rules}
-    tags = sum(words.values())
-
-    def all_trees(symbol, sentence):
-        if symbol == "A":
-            yield from [(f"(A {sentence[0]})", words["A", sentence[0]] / tags)] if len(sentence) == 1 else []
-            return
-        for (parent, children), n in rules.items():
-            if parent == symbol and len(children) == 1:
-                yield from ((f"({symbol} {t})", p * n / parents[symbol]) for t, p in all_trees(children[0], sentence))
-            elif parent == symbol:
-                for k in range(1, len(sentence)):
-                    for (t, p), (u, q) in itertools.product(list(all_trees(children[0], sentence[:k])),
-                                                            list(all_trees(children[1], sentence[k:]))):
-                        yield f"({symbol} {t} {u})", p * q * n / parents[symbol]
-
-    for sentence in itertools.product("ab", repeat=4):
-        best = max(all_trees("S", sentence), key=lambda pair: pair[1])
-        tree, log = counted.parse(sentence)
-        assert abs(log - __import__("math").log(best[1])) < 1e-9
-        assert any(str(tree) == t and abs(p - best[1]) < 1e-12 for t, p in all_trees("S", sentence))

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from annotated_transformer.commands import cli
 from annotated_transformer.commands.train import configured, open_or_start, peak_rate
@@ -229,21 +227,15 @@ def test_numbers_that_cannot_be(kind):
 # ---------------------------------------------------------------------------------------------------- what goes wrong
 
 
-def test_an_error_elsewhere_is_told_with_the_codes_line(tmp_path):
-    (tmp_path / "wrong.py").write_text(
-        "import json\n\n\njson.loads('[1,')\n")  # JSONDecodeError has a lineno of its own
-    with pytest.raises(InputError, match="wrong.py, line 4: JSONDecodeError"):
-        architectures.run_code(tmp_path / "wrong.py")
-    (tmp_path / "wrong.py").write_text("import torch\n\ndef f(:\n")
-    with pytest.raises(InputError, match="wrong.py, line 3: SyntaxError"):
-        architectures.run_code(tmp_path / "wrong.py")
-
-
-def test_code_that_is_named_from_its_folder_is_told_with_its_line(tmp_path, monkeypatch):
-    (tmp_path / "wrong.py").write_text("import torch\n\ntorch.nothing_of_the_sort\n")
+@pytest.mark.parametrize("program, said", [
+    ("import json\n\n\njson.loads('[1,')\n", "line 4: JSONDecodeError"),  # which has a lineno of its own
+    ("import torch\n\ndef f(:\n", "line 3: SyntaxError"), ("import torch\ntorch.nothing\n", "line 2: AttributeError")])
+def test_an_error_in_code_is_told_with_its_line(program, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="wrong.py, line 3: AttributeError"):
-        architectures.run_code("wrong.py")
+    (tmp_path / "wrong.py").write_text(program)
+    for name in (tmp_path / "wrong.py", "wrong.py"):
+        with pytest.raises(InputError, match=f"wrong.py, {said}"):
+            architectures.run_code(name)
 
 
 def test_a_run_of_an_unknown_kind_asks_for_its_code_and_imports_nothing(trained, tmp_path):
@@ -510,31 +502,3 @@ def test_bytenet_plans_six_columns_for_five_symbols(n):
     model = small_model("bytenet", vocab_size=50)
     mask = model.encode(torch.full((1, n), 5))[1]
     assert mask.sum() == -(-6 * n // 5)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 4), max_size=9), st.lists(st.integers(0, 4), max_size=9))
-def test_gleu_is_nltks(output, reference):
-    from nltk.translate.gleu_score import sentence_gleu
-
-    expected = sentence_gleu([reference], output) if output and reference else 0.0
-    assert fine_tuning.gleu(output, reference) == pytest.approx(expected) == fine_tuning.gleu(reference, output)
-
-
-def test_the_mixtures_losses_reach_the_gate(data):
-    "With the loss of the words taken away, the balance alone moves the gate."
-    corpus, model = ParallelCorpus(data, "train"), small_model("mixture-of-experts", vocab_size=300)
-    model.train()
-    batch = corpus.batch(np.arange(8))
-    objective = training.Objective(model, 0.0)
-    torch.manual_seed(0)
-    whole = objective(batch.src, batch.tgt)
-    extra = model.extra_loss()
-    tokens = int((batch.tgt[:, 1:] != 0).sum())
-    torch.manual_seed(0)
-    hidden, target = target_hidden(model, batch.src, batch.tgt)
-    words = F.cross_entropy(model.embedding.logits(hidden), target, reduction="sum")
-    assert len(target) == tokens and extra > 0
-    torch.testing.assert_close(whole - words, tokens * extra, rtol=1e-3, atol=1e-3)
-    gradients = torch.autograd.grad(extra, [layer.gate.weight for layer in model.mixtures.values()])
-    assert all(g.abs().sum() > 0 for g in gradients)

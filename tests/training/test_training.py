@@ -176,13 +176,7 @@ def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens)
     assert sorted(seen) == list(range(len(corpus)))
 
 
-def test_divide_makes_few_parts(data):
-    corpus = ParallelCorpus(data, "train")
-    assert len(divide(corpus, np.arange(50), 10**6)) == 1
-    assert [len(part) for part in divide(corpus, np.arange(5), 1)] == [1] * 5
-
-
-@pytest.mark.parametrize("device_tokens", [20, 45, 90, 300])
+@pytest.mark.parametrize("device_tokens", [1, 45, 90, 10**6])
 def test_no_fewer_parts_would_do(data, device_tokens):
     """By trying: fewer parts, as equal and each of similar lengths, leave one that is too large; the sizes differ by
     at most one."""
@@ -388,17 +382,16 @@ def test_a_measurement_that_fails_loses_no_work(data, whole, tmp_path, monkeypat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_processes_catch_up_together(data, tmp_path, processes):
+def test_processes_catch_up_together(data, tmp_path):
     "Every process takes part in the measurement that a kill prevented."
     run, other = (start_run(tmp_path / name, data, SHAPE, replace(TRAINING, steps=8)) for name in ("run", "other"))
     for each in (run, other):
-        end(start(each.folder, processes))
+        end(start(each.folder, 2))
     lines = run.history.metrics()
     run.history.rewrite(lines[:-1])
     for name in ("record.json", "averaged.safetensors"):
         (run.folder / name).unlink()
-    end(start(run.folder, processes))
+    end(start(run.folder, 2))
     assert told(run.folder) == told(other.folder) and run.record.read()["status"] == "finished"
 
 
@@ -665,9 +658,9 @@ def test_a_loss_that_is_not_finite(data, tmp_path):
     told = json.loads((run.folder / "not_finite.json").read_text())
     corpus = ParallelCorpus(data, "train")
     place, indices = list(zip(range(told["step"]), updates(corpus, wild, Progress())))[-1][1]
-    assert told["sentences"] is None or (told["sentences"] == indices.tolist() and told["position"] == place.position)
+    assert told["sentences"] == indices.tolist() and told["position"] == place.position
     step, path = run.checkpoints.found()[-1]
-    assert 1 <= step < told["step"] or told["sentences"] is None
+    assert step == told["step"] - 1
     assert all(tensor.isfinite().all() for tensor in run.checkpoints.load(step)[0].values())
     assert all(math.isfinite(m["loss"]) for m in run.history.metrics())
     assert run.history.sessions()[-1]["end"] and run.history.sessions()[-1]["to_step"] == step  # its seconds were spent
@@ -726,13 +719,12 @@ def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_patience_ends_a_run_of_several_processes(data, tmp_path, processes):
+def test_patience_ends_a_run_of_several_processes(data, tmp_path):
     """Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever,
     or fails."""
     impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
     run = start_run(tmp_path / "run", data, SHAPE, impatient)
-    end(start(run.folder, processes))
+    end(start(run.folder, 2))
     assert run.finished() and run.record.read()["status"] == "finished" and run.record.read()["metrics"]["steps"] < 40
 
 
@@ -823,14 +815,12 @@ def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
     config = replace(TRAINING, steps=60, rate=30.0, patience=4, save_minutes=0.0005)
     undisturbed, killed = (start_run(tmp_path / name, data, SHAPE, config) for name in ("undisturbed", "killed"))
     assert train(undisturbed)
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
     for step in (5, 11):
-        process = subprocess.Popen([sys.executable, "-m", "annotated_transformer", "train", str(killed.folder)],
-                                   env=environment, stderr=subprocess.DEVNULL)
+        process = start(killed.folder)
         while process.poll() is None and not any(m["step"] >= step for m in killed.history.metrics()):
             time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.communicate()
     assert train(Run.open(killed.folder))
     assert [step for step, _ in killed.checkpoints.found()] == [step for step, _ in undisturbed.checkpoints.found()]
     assert same_weights(killed.weights(), undisturbed.weights())
