@@ -45,7 +45,6 @@ from .scores import Score, Tokenizer, score, word_perplexity
 from ..tools.processes import training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
 
-
 # %% ../../nbs/decoding/translation.ipynb #6aac3797
 class Attention(NamedTuple):
     """The attention weights of one sentence pair: for each stack a list with one tensor per layer.
