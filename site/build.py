@@ -199,7 +199,7 @@ def titles(chapters: list[Chapter], here: str) -> str:
 def facts(chapter: Chapter, before: list[Chapter]) -> str:
     "The line under a chapter's title."
     before = titles(before, chapter.name)
-    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "",
+    told = [f"**{chapter.told_minutes}** to read", f"builds on {before}" if before else "",
             f"gives {chapter.gives}" if chapter.gives else ""]
     return "{.facts}\n" + " · ".join(filter(None, told))
 
@@ -296,7 +296,7 @@ def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
     book, appendix = [c for c in chapters if not c.appendix], [c for c in chapters if c.appendix]
     out = ["# The chapters at a glance", "", "{.lead}",
            f"The book takes about {hours(book)} to read{f', its appendix {hours(appendix)}' if appendix else ''}: "
-           "200 words or 20 lines of code a minute, folded cells not counted.", ""]
+           "200 words or 20 lines of visible code a minute, 15 seconds for a picture or a table.", ""]
     later = {f"{APPENDIX}: {part}": mine for part, mine in by_part(appendix).items()}
     for part, mine in (by_part(book) | later).items():
         out += [f"## {part}", "", "| chapter | minutes | the paper | builds on | gives |", "|---|--:|---|---|---|"]
