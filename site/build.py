@@ -220,7 +220,8 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
             source = original.beside(text(cell), paper)
             source = bibliography.linked(named_links(source, chapter, names), references,
                                          link("references.html", chapter.name))
-            cells.append({**cell, "source": outside(source)})
+            source = re.sub(r"\]\(attachment:([\w.-]+)", lambda m: f"]({link(f'figures/{m[1]}', chapter.name)}", source)
+            cells.append(markdown(outside(source), id=cell["id"]))
         elif (shown := code(cell, chapter.name, static)) is not None:
             anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
             cells += [markdown(anchors, id=f"{cell['id']}-at")] if anchors else []

@@ -141,7 +141,7 @@ class Chapter:
     def minutes_to_line(self) -> int:
         "To read what stands before its line, or all where it has none."
         cells = self.nb["cells"]
-        ends = (place for place, cell in enumerate(cells) if cell["cell_type"] == "markdown" and LINE.search(text(cell)))
+        ends = (i for i, cell in enumerate(cells) if cell["cell_type"] == "markdown" and LINE.search(text(cell)))
         return minutes(cells[: next(ends, len(cells))], self.seconds)
 
     @property
