@@ -54,6 +54,8 @@ def score_table(found: dict[str, Any]) -> str:
         per_word = f"{metrics['perplexity_per_word']:.3f} per word"
         lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, {per_word}")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
+    if "search" in found:
+        lines.append("  " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found["search"].items()))
     for kind, than in found.get("against", {}).items():
         lines.append(
             f"  {LABELS[kind]:12} {than['value']:+6.2f}   against the other, p = {than['p']:.3f} by paired bootstrap")
@@ -137,7 +139,7 @@ def recordable(run: Run, corpus: Corpus, split: str) -> bool:
     return own and (run.folder / "record.json").exists()
 
 
-def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dict[str, float],
+def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dict[str, Any],
                 facts: dict | None = None) -> dict[str, Any]:
     "The run's record with the scores of a set, written if possible; `facts` describe a set from outside."
     writable = os.access(run.folder, os.W_OK) and not ships(run.folder)
@@ -189,7 +191,7 @@ def load_translator(run: str | Path) -> translation.Translator:
 
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
 def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None, data: Path | None, split: str,
-                 language: str | None, search: dict[str, float], record: Path | None,
+                 language: str | None, search: dict[str, Any], record: Path | None,
                  against: str | None, tokenize: Tokenizer | None) -> dict[str, Any]:
     "The `score_summary` of a run, or of several as one, on a split, kept in the run's record, or on two files."
     members, facts = [load_translator(run) for run in runs], None
@@ -211,6 +213,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     tokenize = tokenize or tokenizer_of(language)
     result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language,
                                   tokenize=tokenize)
+    searched, search = search, search | {"precision": translator.precision}
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
     for member in members:
         member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a test set is noted
@@ -218,7 +221,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     if record is not None:
         write_record(record, scored | {"name": record.stem})
     if rival:
-        other = rival.translate(sources, **search, progress=True)
+        other = rival.translate(sources, **searched, progress=True)
     found = score_summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
     return found | compared(result.translations, wanted, other, tokenize)
 

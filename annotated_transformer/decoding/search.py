@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['NEVER', 'LIMITS', 'length_penalty', 'plain_beam_search', 'SearchConfig', 'search_config', 'Hypothesis',
-           'to_hypothesis', 'longest_outputs', 'forced_tokens', 'choices', 'Prefixes', 'start', 'in_place', 'generate',
-           'greedy', 'sample', 'SearchTree', 'Beams', 'largest', 'Constraint', 'search', 'beam_search', 'Ensemble',
-           'mean_probability', 'States']
+           'to_hypothesis', 'longest_outputs', 'forced_tokens', 'choices', 'Prefixes', 'check_batch', 'start',
+           'in_place', 'generate', 'greedy', 'draws_of', 'sample', 'SearchTree', 'Beams', 'largest', 'Constraint',
+           'search', 'beam_search', 'Ensemble', 'mean_probability', 'States']
 
 # %% ../../nbs/decoding/search.ipynb #578cbdbc
 import math
@@ -22,9 +22,12 @@ from torch import Tensor, nn
 
 from ..tools.files import InputError
 from ..engine.kinds import most_positions
-from ..engine.fast import FastTransformer, fast, sum_dtype
-from ..engine.kv_cache import DecoderState
+from ..engine.fast import NAN, FastTransformer, fast, sum_dtype
+from ..engine.kernels import Precision
+from ..engine.kv_cache import DecoderState, packed
+from ..corpus.batching import Batch
 from ..model.symbols import END, PAD, START, UNKNOWN
+from ..training.regularization import losses_of
 
 # %% ../../nbs/decoding/search.ipynb #9b4872eb
 def length_penalty(length, alpha: float):
@@ -87,7 +90,7 @@ class SearchConfig:
     temperature: float = 1.0
     "of the draws: below 1, likely tokens become likelier"
     seed: int = 0
-    "of the draws"
+    "of the draws: with a sentence's number it fixes what is drawn for that sentence"
 
     def __post_init__(self):
         for name, (kind, low, high) in LIMITS.items():
@@ -97,6 +100,9 @@ class SearchConfig:
             if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
                 what = "whole number" if kind is Integral else "number"
                 raise InputError(f"{name} {value!r:.40}: give a {what} from {low:,} to {high:,}")
+        for name in ("early", "sample"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} {getattr(self, name)!r:.40}: give True or False")
         if self.n_best > self.beam_size and not self.sample:
             raise InputError(f"n_best {self.n_best}: no more than the beam size, which is {self.beam_size}")
 
@@ -148,8 +154,13 @@ def forced_tokens(prefix: Sequence[Sequence[int]] | None,
 
 def choices(logits: Float[Tensor, "sentence place vocab_size"],
             forced: Int[Tensor, " sentence"] | None = None) -> Float[Tensor, "sentence place vocab_size"]:
-    "The softmax's log-probabilities, -inf where a token may not be chosen; `forced` is PAD where the choice is free."
+    """The softmax's log-probabilities, -inf where a token may not be chosen; `forced` is PAD where the choice is free.
+
+    Raises InputError where the model computes NaN.
+    """
     logs = logits.log_softmax(-1)
+    if logs[..., END].isnan().any():  # one NaN among the logits makes all of its row NaN
+        raise InputError(NAN)
     logs[..., : len(NEVER)] = -torch.inf  # these come first
     if forced is not None and forced.any():
         others = torch.arange(logs.size(-1), device=logs.device) != forced[:, None]
@@ -178,8 +189,15 @@ class Prefixes:
         self.memory, self.mask, self.written = self.memory[rows], self.mask[rows], self.written[rows]
 
 
+def check_batch(src: Int[Tensor, "sentence src"]) -> None:
+    "Raises InputError for a batch without sentences or without tokens."
+    if not src.numel():
+        raise InputError(f"a batch of {src.size(0)} sentences of {src.size(1)} tokens: give at least one of each")
+
+
 def start(model: nn.Module, src: Int[Tensor, "sentence src"]):
     "The initial state of a search with any model, by the model's own `start` if it has one."
+    check_batch(src)
     model = fast(model)
     if isinstance(model, FastTransformer):
         return DecoderState(model, src)
@@ -195,9 +213,12 @@ def in_place(rows: Int[np.ndarray, " kept"]) -> Int[np.ndarray, " kept"]:
 
 # %% ../../nbs/decoding/search.ipynb #d5fccc4c
 @torch.inference_mode()
-def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor], Tensor],
+def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor, Tensor, int], Tensor],
              config: SearchConfig) -> list[Hypothesis]:
-    "Write each sentence to its end; `choose` turns log-probabilities [sentence, vocab_size] into tokens."
+    """Write each sentence to its end.
+
+    `choose` turns log-probabilities [sentence, vocab_size], the sentences' rows and the step into tokens.
+    """
     state, device = start(model, src), model.embedding.weight.device
     limits = longest_outputs(model, src, config).to(device)
     forced = forced_tokens(config.prefix, limits)
@@ -209,7 +230,7 @@ def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callabl
     for step in range(tokens.size(1)):
         possible = choices(state.step(newest[:, None]), forced[sentence, step] if step < forced.size(1) else None)
         possible = (constraint.weigh(possible, rules) if constraint else possible)[:, 0]
-        newest = choose(possible)
+        newest = choose(possible, sentence, step)
         if constraint:
             rules = constraint.advance(rules, first[: len(newest)], newest[:, None])
         tokens[sentence, step] = newest
@@ -229,17 +250,34 @@ def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callabl
 def greedy(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
            **options) -> list[Hypothesis]:
     "The likeliest token at each step; arguments as for `beam_search`."
-    return generate(model, src, lambda logs: logs.argmax(-1), search_config(config, **options))
+    return generate(model, src, lambda logs, *_: logs.argmax(-1), search_config(config, **options))
+
+
+def draws_of(seed: int, numbers: Sequence[tuple[int, ...]], length: int) -> Float[np.ndarray, "draw length"]:
+    "For each draw `length` uniform numbers in [0, 1), which follow from the seed and its own numbers alone."
+    return np.stack([np.random.default_rng([seed, *own]).random(length) for own in numbers])
 
 
 def sample(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
-           **options) -> list[Hypothesis]:
-    "Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1."
-    config = search_config(config, **options)
-    generator = torch.Generator(model.embedding.weight.device).manual_seed(config.seed)
+           numbers: Sequence[tuple[int, ...]] | None = None, **options) -> list[Hypothesis]:
+    """Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1.
 
-    return generate(model, src, lambda logs: torch.multinomial((logs / config.temperature).softmax(-1), 1,
-                                                               generator=generator)[:, 0], config)
+    What is drawn for a source follows from the seed and its `numbers` (by default its place in the batch), not from
+    its neighbours: a text that is drawn in other batches comes out the same.
+    """
+    config, device = search_config(config, **options), model.embedding.weight.device
+    check_batch(src)
+    length = int(longest_outputs(model, src, config).max())
+    uniform = draws_of(config.seed, numbers or [(i,) for i in range(len(src))], length)
+    uniform = torch.from_numpy(uniform).to(device, sum_dtype(device))
+
+    def choose(logs: Tensor, sentence: Tensor, step: int) -> Tensor:
+        "The token in whose share of [0, 1) the number falls."
+        shares = (logs / config.temperature).softmax(-1, dtype=uniform.dtype).cumsum(-1)
+        at = uniform[sentence, step, None] * shares[:, -1:]
+        return torch.searchsorted(shares, at, right=True)[:, 0].clamp(max=logs.size(-1) - 1)
+
+    return generate(model, src, choose, config)
 
 # %% ../../nbs/decoding/search.ipynb #45f6f13d
 @dataclass
@@ -410,8 +448,19 @@ class Ensemble(nn.Module):
     def embedding(self) -> nn.Module:
         return self.models[0].embedding
 
+    def to_search(self, precision: Precision, kernel: str | None) -> "Ensemble":
+        "The members as `packed` makes each of them."
+        return Ensemble([packed(model, precision, kernel) for model in self.models])
+
     def start(self, src: Int[Tensor, "sentence src"]) -> "States":
         return States([start(model, src) for model in self.models])
+
+    def target_losses(self, batch: Batch) -> tuple[Float[Tensor, " tokens"], Bool[Tensor, " tokens"]]:
+        "`losses_of` all target tokens of a batch, sentence by sentence."
+        device, following = self.embedding.weight.device, batch.tgt[:, 1:]
+        real = following != PAD
+        logs = self(batch.src.to(device), batch.tgt[:, :-1].to(device))[real.to(device)]
+        return losses_of(logs, following[real].to(device))
 
     def forward(self, src: Int[Tensor, "batch src"],
                 tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:

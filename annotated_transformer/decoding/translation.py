@@ -5,15 +5,15 @@
 # %% auto #0
 __all__ = ['CONTROL_CHARACTERS', 'SENTENCE', 'Attention', 'Translation', 'cut_sources', 'Beginning', 'parse_prefix', 'beginnings',
            'in_bytes', 'Completion', 'side_by_side', 'with_beginnings', 'batches', 'pad_rows', 'optional_progress_bar',
-           'Translator', 'text_of', 'to_translation', 'attention_of', 'is_far_larger', 'load', 'ensemble', 'Evaluation',
-           'evaluate', 'reference_losses', 'target_probabilities', 'write_sentences']
+           'Translator', 'text_of', 'to_translation', 'attention_of', 'is_far_larger', 'translator_of', 'load',
+           'ensemble', 'Evaluation', 'evaluate', 'reference_losses', 'target_probabilities', 'write_sentences']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -23,7 +23,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -34,15 +33,15 @@ from ..corpus.batching import Batch, batch_indices, pad
 from ..tools.files import InputError, counted, writing
 from .search import (
     NEVER, Constraint, Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config)
-from ..engine.fast import plain
-from ..engine.kernels import Precision
-from ..engine.kv_cache import pack_weights
+from ..engine.fast import fast, plain, rows_at_once
+from ..engine.kernels import STORED, Precision, check_finite, default_precision, round_weights
+from ..engine.kv_cache import packed, weights_stamp
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer
-from ..training.regularization import Quality, measure, quality
+from ..training.regularization import Quality, measure, quality, target_losses
 from ..training.runs import Run, find_run
 from .scores import Score, Tokenizer, score, word_perplexity
-from ..tools.processes import training_device
+from ..tools.processes import THREADS, training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
 
 # %% ../../nbs/decoding/translation.ipynb #6aac3797
@@ -167,22 +166,26 @@ class Completion(Constraint):
         return self.State(rest, [max(0, wait - 1) for wait in state.wait])
 
 # %% ../../nbs/decoding/translation.ipynb #3d0f7a11
-def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device
-                 ) -> Iterator[list]:
-    "What `work` makes of each part, in order; on a processor, as many at a time as there are threads."
-    threads = torch.get_num_threads()
-    workers = min(len(parts), threads if device.type == "cpu" else 1)
+def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray], device: torch.device,
+                 workers: int | None = None) -> Iterator[list]:
+    """What `work` makes of each part, in order.
+
+    On a processor, as many `workers` at a time as there are threads; they divide PyTorch's threads among them, which
+    this process has back afterwards. With one worker nothing is changed.
+    """
+    threads = THREADS.outside()
+    workers = min(len(parts), workers or threads) if device.type == "cpu" else 1
     if workers <= 1:
         yield from map(work, parts)
         return
     share = max(1, threads // workers)
-    torch.set_num_threads(share)
-    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,))
-    try:
-        yield from pool.map(work, parts)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+    with THREADS.at(share):
+        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,))
+        try:
+            yield from pool.map(work, parts)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    torch.set_num_threads(threads)  # of this thread: the setting's own may have been another's to restore
 
 
 def with_beginnings(config: SearchConfig, beginnings: Sequence[Beginning], vocabulary: Vocabulary) -> SearchConfig:
@@ -205,10 +208,13 @@ def pad_rows(side: list[list[int]], rows: np.ndarray) -> Int[Tensor, "batch long
 
 @contextlib.contextmanager
 def optional_progress_bar(shown, total: int, unit: str, what: str):
-    "A tqdm bar: hidden if `shown` is False, and `shown` itself if that is a bar."
+    "A tqdm bar: hidden if `shown` is False or None, and `shown` itself if that is a bar."
     from tqdm import tqdm
 
+    shown = shown if shown is not None else False
     if not isinstance(shown, bool):
+        if not callable(getattr(shown, "update", None)):
+            raise InputError(f"progress {shown!r:.40}: give True, False, or a tqdm bar")
         yield shown
         return
     with tqdm(total=total, unit=f" {unit}", desc=what, disable=None if shown else True, delay=2, leave=False) as bar:
@@ -220,13 +226,18 @@ class Translator:
 
     `trained_tokens` is the length of the longest source in training, with its end token (`max_tokens` if unknown);
     beyond it, translations are a guess. Longer sources than `max_tokens` (1,024, or the learned positions, if fewer)
-    are cut, with a warning. A Transformer's searches compute in `precision`, by the kernels that are fastest here.
+    are cut, with a warning.
+
+    A Transformer's searches compute in `precision`, by `kernel` (one of `KERNELS`) or by the kernels that are fastest
+    here. They see every change of `model`'s weights. A hook on one of its modules fires in everything that is done
+    here; while there is one, searches run the plain model, which takes longer.
     """
 
     def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None,
-                 precision: Precision = "float32"):
+                 precision: Precision = "float32", kernel: str | None = None):
         self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
-        pack_weights(self.model, precision)
+        self.precision, self.kernel, self.stamp = precision, kernel, None
+        self.prepare_search()
         self.max_tokens = min(1024, most_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
@@ -234,6 +245,15 @@ class Translator:
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    def prepare_search(self) -> None:
+        """Have searches compute with the weights as they are now.
+
+        Raises InputError as `packed` does, and for a weight that is NaN or infinite.
+        """
+        if (now := weights_stamp(self.model)) != self.stamp:
+            check_finite(dict(self.model.named_parameters()))
+            self.searching, self.stamp = packed(self.model, self.precision, self.kernel), now
 
     def encode(self, lines: Sequence[str], side: Literal["src", "tgt"] = "src") -> list[list[int]]:
         "The ids of each line of a side, the end token last."
@@ -248,14 +268,16 @@ class Translator:
         return [ids + [END] for ids in vocabulary.encode_batch(lines)]
 
     def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 1000,
-               progress=False, first_line: int = 1, **options) -> list[list[Hypothesis]]:
+               progress=False, first_line: int = 1, workers: int | None = None, **options) -> list[list[Hypothesis]]:
         """The hypotheses of each line, in order; sentences of similar lengths are searched together.
 
         An empty line has a single, empty hypothesis. `progress` shows a bar, or is a tqdm bar to advance. A prefix is a
-        text for all outputs, or a text or ids for each line. Warnings count lines from `first_line`. `options` are
-        fields of `SearchConfig`.
+        text for all outputs, or a text or ids for each line. Warnings count lines from `first_line`, and a draw follows
+        from the seed and the line's number alone. On a processor, as many `workers` search side by side as there are
+        threads, unless you say how many. `options` are fields of `SearchConfig`.
         """
         config = search_config(config, **options)
+        self.prepare_search()
         encoded = cut_sources(self.encode(lines), self.max_tokens, first_line)
         prefixes = None if config.prefix is None else beginnings(config, encoded, self.vocabulary,
                                                                  most_positions(self.model.config))
@@ -264,26 +286,28 @@ class Translator:
         sources = [encoded[i] for i in sought]
 
         def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
-            this = replace(config, seed=(config.seed + int(rows[0])) % 2**63)
+            this = config
             if prefixes:
                 this = with_beginnings(this, [prefixes[i] for i in rows], self.vocabulary)
-            return self.decode(pad_rows(encoded, rows), this)
+            return self.decode(pad_rows(encoded, rows), this, [first_line + int(i) for i in rows])
 
         parts = [sought[batch] for batch in reversed(batches(sources, sources, batch_tokens))]
         with optional_progress_bar(progress, len(lines), "sentences", "translating") as bar:
             bar.update(len(lines) - len(sought))
-            for rows, several in zip(parts, side_by_side(searched, parts, self.device)):
+            for rows, several in zip(parts, side_by_side(searched, parts, self.device, workers)):
                 for i, hypotheses in zip(rows, several):
                     found[i] = hypotheses
                 bar.update(len(rows))
         return found
 
-    def decode(self, src: Int[Tensor, "batch src"], config: SearchConfig) -> list[list[Hypothesis]]:
-        "The hypotheses of each source: found by a beam search, or drawn."
+    def decode(self, src: Int[Tensor, "batch src"], config: SearchConfig, lines: Sequence[int]
+               ) -> list[list[Hypothesis]]:
+        "The hypotheses of each source: found by a beam search, or drawn by the seed and the numbers of their lines."
         if not config.sample:
-            return beam_search(self.model, src, config)
+            return beam_search(self.searching, src, config)
         n, prefix = config.n_best, config.prefix and [ids for ids in config.prefix for _ in range(config.n_best)]
-        drawn = sample(self.model, src.repeat_interleave(n, 0), config, prefix=prefix)
+        numbers = [(line, i) for line in lines for i in range(n)]
+        drawn = sample(self.searching, src.repeat_interleave(n, 0), config, numbers, prefix=prefix)
         return [sorted(drawn[i : i + n], key=lambda h: -h.score) for i in range(0, len(drawn), n)]
 
     def n_best(self, lines: Sequence[str], n: int = 4, config: SearchConfig | None = None,
@@ -292,7 +316,8 @@ class Translator:
 
         No text comes twice (other pieces may spell the same), so they can be fewer.
         """
-        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line") if name in options}
+        work = {name: options.pop(name) for name in ("batch_tokens", "progress", "first_line", "workers")
+                if name in options}
         config, found = search_config(config, n_best=n, **options), []
         everything = replace(config, n_best=config.beam_size) if n > 1 and not config.sample else config
         for hypotheses in self.search(lines, everything, **work):
@@ -409,7 +434,7 @@ def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: 
                      stack("decoder", "cross", len(tgt), len(src)))
 
 # %% ../../nbs/decoding/translation.ipynb #3807ffca
-def is_far_larger(config: Any, weights: dict[str, Tensor]) -> bool:
+def is_far_larger(config: Any, weights: Mapping[str, Tensor]) -> bool:
     "Whether a model of this configuration, which a stranger may have written, must have more weights than these."
     sizes = sorted(value for name, value in vars(config).items() if type(value) is int and name != "max_length")
     stored = sum(tensor.numel() for tensor in weights.values())
@@ -418,23 +443,40 @@ def is_far_larger(config: Any, weights: dict[str, Tensor]) -> bool:
             or math.prod(sizes[-2:]) > max(100 * stored, 10**8))
 
 
-def load(run: str | Path, precision: Precision = "float32") -> Translator:
-    """The `Translator` of a run directory, or of weights that ship with the package, by their name.
+def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision | None = None,
+                  kernel: str | None = None) -> Translator:
+    """The `Translator` of a run with these weights; arguments as for `load`.
 
-    Its searches compute in `precision`: float16 is about as good and faster. Raises InputError where there is no such
-    run, or its files are damaged or do not belong together.
+    Raises InputError for weights that are NaN or infinite, or do not fit the run's configuration.
     """
-    opened = find_run(run)
-    vocabulary, weights, kind = opened.vocabulary(), opened.weights(), opened.config.get("kind", "transformer")
-    wrong = InputError(f"{run}: its weights do not fit the model that config.json describes (kind: {kind})")
-    if is_far_larger(opened.model_config(), weights):  # before the model takes memory and time
+    vocabulary, kind, device = run.vocabulary(), run.config.get("kind", "transformer"), training_device()
+    precision = default_precision(device) if precision is None else precision
+    if precision not in STORED:
+        raise InputError(f"precision {precision!r:.40}: give {', '.join(STORED)}")
+    wrong = InputError(f"{run.folder}: its weights do not fit the model that config.json describes (kind: {kind})")
+    if is_far_larger(run.model_config(), weights):  # before the model takes memory and time
         raise wrong
-    model = opened.model()
     try:
-        model.load_state_dict(weights)
+        check_finite(weights)
+    except InputError as error:
+        raise InputError(f"{run.folder}: {error}") from None
+    model = run.model()
+    try:
+        model.load_state_dict(round_weights(weights, precision))
     except RuntimeError:
         raise wrong from None
-    return Translator(model.to(training_device()), vocabulary, opened, precision)
+    return Translator(model.to(device), vocabulary, run, precision, kernel)
+
+
+def load(run: str | Path, precision: Precision | None = None, kernel: str | None = None) -> Translator:
+    """The `Translator` of a run directory, or of weights that ship with the package, by their name.
+
+    It translates, scores and attends in one precision (by default `default_precision`'s): with the weights rounded to
+    it. bfloat16 and int8 also round what a search multiplies them with. Raises InputError where there is no such run,
+    or its files are damaged or do not belong together.
+    """
+    found = find_run(run)
+    return translator_of(found, found.weights(), precision, kernel)
 
 
 def ensemble(members: Sequence[Translator]) -> Translator:
@@ -446,7 +488,11 @@ def ensemble(members: Sequence[Translator]) -> Translator:
             first, second = (m.run.folder if m.run else "a model" for m in (members[0], other))
             raise InputError(f"{second}: its vocabulary is not that of {first}: "
                              "only runs with the same vocabulary can write together")
-    return Translator(Ensemble([member.model for member in members]), members[0].vocabulary, members[0].run)
+    first = members[0]
+    if other := [member.precision for member in members if member.precision != first.precision]:
+        raise InputError(f"{first.precision} and {other[0]}: load all that are to write together in one precision")
+    return Translator(Ensemble([member.model for member in members]), first.vocabulary, first.run, first.precision,
+                      first.kernel)
 
 # %% ../../nbs/decoding/translation.ipynb #ea17be69
 class Evaluation(NamedTuple):
@@ -507,13 +553,16 @@ SENTENCE = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("correct", "total
 def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> Iterator[tuple]:
     "Per batch: the sentences; of each reference token -log p, if it is the first choice, and if it is real."
     sources, targets = translator.encode(src), translator.encode(tgt, "tgt")
-    begun = [[START, *ids] for ids in targets]
-    for rows in batches(sources, targets, 4000):
-        inputs, outputs = (pad_rows(side, rows).to(translator.device) for side in (sources, begun))
-        logits, target = translator.model(inputs, outputs[:, :-1]).float(), outputs[:, 1:]
-        loss = F.cross_entropy(logits.mT, target, ignore_index=PAD, reduction="none")
-        yield (rows, loss.cpu().double(), ((logits.argmax(-1) == target) & (target != PAD)).cpu(),
-               (target != PAD).cpu())
+    model, begun = translator.model, [[START, *ids] for ids in targets]
+    together = isinstance(model, Ensemble)  # it has all logits of a batch, of each member
+    most = min(4000, rows_at_once(translator.device, model.config.vocab_size)) if together else 4000
+    for rows in batches(sources, targets, most):
+        batch = Batch(pad_rows(sources, rows), pad_rows(begun, rows), rows)
+        real = batch.tgt[:, 1:] != PAD
+        loss, right = torch.zeros(real.shape, dtype=torch.float64), torch.zeros_like(real)
+        found = model.target_losses(batch) if together else target_losses(fast(model), batch)
+        loss[real], right[real] = (of_tokens.cpu() for of_tokens in found)
+        yield rows, loss, right, real
 
 
 def target_probabilities(translator: Translator, src: Sequence[str],

@@ -35,7 +35,7 @@ from ..model.symbols import END
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import check_new, make_record, results_folder, run_program
 from ..engine.kernels import Precision
-from ..engine.kv_cache import DecoderState, pack_weights
+from ..engine.kv_cache import DecoderState, packed
 from ..decoding.scores import bleu as bleu_score
 from ..tools.text_files import two_files
 from ..tools.processes import training_device
@@ -65,8 +65,7 @@ def endless_model(config: TransformerConfig = BASE) -> Transformer:
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #bafa795d
 def ours(beam_size: int, src: Tensor, steps: int, precision: Precision = "float16") -> Callable[[], list[list[int]]]:
     "This package."
-    model, extra = endless_model().to(src.device), steps - src.size(1)
-    pack_weights(model, precision)
+    model, extra = packed(endless_model().to(src.device), precision), steps - src.size(1)
     if beam_size == 1:
         return lambda: [h.ids for h in greedy(model, src, extra=extra)]
     return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]

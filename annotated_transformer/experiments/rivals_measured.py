@@ -209,16 +209,16 @@ def result(job: Job, rules: Rules, run: Run, data: Path, out: Path) -> dict:
     its costs. The sums of each development sentence go into a file in `out`.
     """
     trained = run.record.read()
-    metrics, curve, more = dict(trained["metrics"]), trained["curve"], {}
+    metrics, curve, more, scored = dict(trained["metrics"]), trained["curve"], {}, {}
     if not job.trial:
         metrics |= costs_of(run, data)
         if rules.search:
-            kept = out / "sentences" / f"{job.name}.sentences.tsv"
-            metrics |= scores_on(load(run.folder), data, "dev", rules.search, kept)
-            more = {"sentences": file_digest(kept)}
+            kept, translator = out / "sentences" / f"{job.name}.sentences.tsv", load(run.folder)
+            metrics |= scores_on(translator, data, "dev", rules.search, kept)
+            more, scored = {"sentences": file_digest(kept)}, {"precision": translator.precision}
             curve = with_bleu(run, data, curve, rules.bleu_every)
     config = {"kind": kind_of(run.model_config()), "system": job.system.name,
-              "settings": job.settings._asdict(), "search": rules.search,
+              "settings": job.settings._asdict(), "search": rules.search, **scored,
               **{part: run.config[part] for part in ("model", "training")}}
     return make_record(job.name, rules.name, row=job.system.row, config=config,
                        seconds=trained["seconds"], metrics=metrics,
@@ -267,11 +267,12 @@ def tune_run(job: Job, source: str, rules: Rules, place: Place) -> dict | None:
     if not tune(run, data, place.minutes()):
         return None
     tuned, before = run.record.read(), find_record(source, place.out)
-    metrics = tuned["metrics"] | scores_on(load(run.folder), data, "dev", rules.search)
+    translator = load(run.folder)
+    metrics = tuned["metrics"] | scores_on(translator, data, "dev", rules.search)
     metrics |= {"parameters": before["metrics"]["parameters"],
                 "sacrebleu_before/dev": before["metrics"]["sacrebleu/dev"]}
     config = {"kind": before["config"]["kind"], "system": job.system.name, "after": source,
-              "tuning": tuned["tuning"], "search": rules.search}
+              "tuning": tuned["tuning"], "search": rules.search, "precision": translator.precision}
     return make_record(job.name, rules.name, row=job.system.row, config=config, seconds=tuned["seconds"],
                        metrics=metrics, **run.record.provenance(), curve=tuned["curve"])
 
@@ -308,7 +309,7 @@ def score_runs(scoring: Scoring, rules: Rules, place: Place) -> dict:
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
     runs = [find_record(name, place.out) for name in scoring.members]
     config = {"members": scoring.members, "search": rules.search, "weights": [r["weights"] for r in runs],
-              "kind": runs[0]["config"]["kind"]}
+              "kind": runs[0]["config"]["kind"], "precision": translator.precision}
     facts = facts_of(Corpus.open(data), members[0].vocabulary.digest)
     return make_record(scoring.name, rules.name, row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"],
                        seconds=time.monotonic() - begun_at, metrics=metrics)

@@ -165,7 +165,8 @@ def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict
     sentences = out / "sentences" / f"{name}.sentences.tsv"
     sentences.parent.mkdir(parents=True, exist_ok=True)
     write_sentences(sentences, translator, src, references, found.translations)
-    config = {"scale": scale, "search": SEARCH, **{part: run.config[part] for part in ("model", "training")}}
+    config = {"scale": scale, "search": SEARCH, "precision": translator.precision,
+              **{part: run.config[part] for part in ("model", "training")}}
     return make_record(name, "variation", row=row, config=config, seconds=trained["seconds"], metrics=metrics,
                        **run.record.provenance(), curve=trained["curve"], averages=trained.get("averages"),
                        signature=found.scores["sacrebleu"].signature, sentences=file_digest(sentences))

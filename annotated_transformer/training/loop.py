@@ -31,7 +31,7 @@ from .averaging import DevelopmentSet, choose_average, development_set, weight_d
 from ..corpus.batching import Batch, ParallelCorpus, Sequences
 from ..corpus.corpora import Corpus
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
-from ..engine.kernels import train_with, training_kernel
+from ..engine.kernels import training_kernel, training_with
 from ..tools.files import InputError, needs, read_json, write_json, writing
 from .optimizer import OPTIMIZERS, clip, set_rate
 from .presets import TrainingConfig, check_training
@@ -221,8 +221,8 @@ def readable_errors(run: Run) -> Iterator[None]:
     except RuntimeError as error:
         if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
             raise
-        raise InputError("--compile: the compiler failed or was stopped: continue with "
-                         f"`annotated-transformer train {run.folder}`, with or without --compile") from error
+        raise InputError("compile: the compiler failed or was stopped: continue with "
+                         f"`annotated-transformer train {run.folder}`, compiled or not") from error
 
 
 def not_finite(run: Run, error: NotFinite) -> InputError:
@@ -236,8 +236,8 @@ def not_finite(run: Run, error: NotFinite) -> InputError:
     kept = "there is no checkpoint yet" if last is None else f"the checkpoint of step {last} is untouched"
     where = f"epoch {place.epoch}, pool {place.pool}, batch {place.position}"
     return InputError(f"{run.folder}: {error} after step {place.step} ({where}): {path} names the "
-                      f"{'place' if sentences is None else 'sentences'}, {kept}; try a lower --rate or --precision "
-                      "float32 in a new run")
+                      f"{'place' if sentences is None else 'sentences'}, {kept}; try a lower rate, or the "
+                      "precision float32, in a new run")
 
 # %% ../../nbs/training/loop.ipynb #10acc253
 def check_limits(minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
@@ -249,7 +249,7 @@ def check_limits(minutes: float | None, device_tokens: int, compile: bool, tenso
     if minutes is not None and not minutes > 0:
         raise InputError(f"minutes {minutes}: give a number above 0")
     if compile and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++")):
-        raise InputError("--compile needs a C++ compiler (g++ or clang++, or the one that CXX names), "
+        raise InputError("compile: it needs a C++ compiler (g++ or clang++, or the one that CXX names), "
                          "and there is none: leave it out")
 
 
@@ -270,7 +270,8 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     """
     check_limits(minutes, device_tokens, compile, tensorboard)
     check_not_abandoned(run)
-    with process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), readable_errors(run):
+    with (process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), readable_errors(run),
+          training_with(run.config.get("kernel"))):  # a resumed run sums in the order in which it began
         session, line = open_session(run, data, minutes, device_tokens, compile)
         if is_over(session) and run.finished():
             return True
@@ -290,10 +291,9 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
 def make_objective(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
     "The objective, with weights drawn from the seed, ready for one process or many."
     torch.manual_seed(config.seed)
-    train_with(run.config.get("kernel"))  # a resumed run sums in the order in which it began
     model = fast_to_train(run.model().to(training_device(), weight_dtype(run)).train())
     if compile and not hasattr(model, "compile_layers"):
-        raise InputError(f"--compile: {type(model).__name__} has no layers that can be compiled: leave it out")
+        raise InputError(f"compile: {type(model).__name__} has no layers that can be compiled: leave it out")
     if compile:
         model.compile_layers()
     objective = Objective(model, config.label_smoothing, config.precision == "bfloat16")
@@ -314,14 +314,12 @@ def open_data(run: Run, folder: str | Path) -> tuple[ParallelCorpus, ParallelCor
     corpus, facts = Corpus.open(folder), run.config["data"]
     if read_json(corpus.folder / "encoded.json").get("vocabulary") != facts["vocabulary"]:
         raise InputError(
-            f"{folder}: encoded with another vocabulary than the run {run.folder}: give its own data with "
-            "--data"
-        )
+            f"{folder}: encoded with another vocabulary than the run {run.folder}: give the run's own data")
     for split, called in (("train", "training text"), ("dev", "development set")):
         ours, theirs = (splits.get(split, {}).get("sha256") for splits in (corpus.splits, facts["splits"]))
         if ours != theirs:
             raise InputError(
-                f"{folder}: another {called} than that of the run {run.folder}: give its own data with --data")
+                f"{folder}: another {called} than that of the run {run.folder}: give the run's own data")
     return ParallelCorpus(folder, "train"), ParallelCorpus(folder, "dev") if "dev" in corpus.splits else None
 
 # %% ../../nbs/training/loop.ipynb #cf6c2695

@@ -99,7 +99,7 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
     if name in PRESETS:
         return PRESETS[name]
     if name not in preset_names():
-        raise InputError(f"--config {name}: there are {', '.join(preset_names())}")
+        raise InputError(f"config {name}: there are {', '.join(preset_names())}")
     if name in OTHER_PRESETS:
         module, _, table_of = OTHER_PRESETS[name].rpartition(".")
         return getattr(import_module(f"annotated_transformer.{module}"), table_of)[name]

@@ -83,8 +83,10 @@ class RunRecord:
         write_record(self.path, record | {"evaluations": self.history.evaluations()})
 
     def status(self) -> str | None:
-        "`finished`, `stopped` for now, or `abandoned`; None where there is no record."
-        return self.read().get("status", "finished") if self.path.exists() else None
+        "`finished`, `stopped` for now, or `abandoned`; None without a record, or with one from before an extension."
+        record = self.read() if self.path.exists() else None
+        extended = [len(config.get("extended", [])) for config in (self.config, (record or {}).get("config", {}))]
+        return record.get("status", "finished") if record and extended[0] == extended[1] else None
 
     def provenance(self) -> dict:
         "What `make_record` needs to know about a run: its origin, sessions, data, evaluations and weights."
@@ -259,14 +261,19 @@ class Run:
         write_json(self.folder / "config.json", self.config)
 
     def finished(self) -> bool:
-        "Whether the run has what a complete training leaves: the average and the record."
-        return (self.folder / "averaged.safetensors").exists() and self.record.status() not in (None, "abandoned")
+        "Whether the run has what a complete training leaves: the average and the record, up to its last checkpoint."
+        newest = max((step for step, _ in self.checkpoints.found()), default=0)
+        return ((self.folder / "averaged.safetensors").exists()
+                and self.record.status() not in (None, "abandoned")
+                and self.record.read()["metrics"].get("steps", newest) >= newest)
 
     def continue_from(self, step: int) -> None:
-        "Begin a session; remove the average and its record, and what was reported after the checkpoint at `step`."
+        """Begin a session; remove what was reported after the checkpoint at `step`.
+
+        The average and the record of an earlier end stay until the next end replaces them.
+        """
         remove_partial(self.checkpoints.folder)
-        for name in ("averaged.safetensors", "record.json", "not_finite.json"):
-            (self.folder / name).unlink(missing_ok=True)
+        (self.folder / "not_finite.json").unlink(missing_ok=True)
         self.history.rewrite([line for line in self.history.metrics() if line["step"] <= step])
         self.history.begin_session(step)
 
@@ -274,7 +281,7 @@ class Run:
         "Abandon the run, with a record that says why. Raises InputError without a reason, or if it is finished."
         if not why.strip():
             raise InputError(f"{self.folder}: say why the run is abandoned")
-        if self.record.status() == "finished":
+        if self.record.status() == "finished" and self.finished():
             raise InputError(f"{self.folder}: finished already: its record stays as it is")
         with self.lock():
             last = ([{"step": 0}] + self.history.metrics())[-1]

@@ -17,6 +17,7 @@ from annotated_transformer.corpus.batching import ParallelCorpus
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.translation import Translator, load
+from annotated_transformer.engine.fast import fast_to_train
 from annotated_transformer.engine.kinds import REGISTERED
 from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.files import InputError
@@ -180,6 +181,14 @@ def test_bleu_of_checkpoints_is_of_greedy_translations_against_their_references(
     found = train_command.translator_of_dev(run, None)(run.model())
     assert found.bleu == bleu(*asked[0]).value and found.examples == [(src, tgt, f"1 {src}") for src, tgt in some[:3]]
     assert asked == [([f"1 {src}" for src, _ in some], [tgt for _, tgt in some])]
+
+
+def test_translations_during_training_leave_nothing_behind(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    model = fast_to_train(run.model().train())
+    before = {*vars(model)}
+    assert train_command.translator_of_dev(run, None)(model).examples
+    assert {*vars(model)} == before and all(module.training for module in model.modules())
 
 
 def test_the_average_command(data, finished, tmp_path, capsys):

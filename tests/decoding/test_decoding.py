@@ -1,16 +1,22 @@
 """Searches against a search that has no cache, no batch, no tree and no early end, on models of many shapes."""
 
+import copy
 import itertools
 import math
+import pickle
+import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
+import numpy as np
 import pytest
 import torch
 from checking import without_checker
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from annotated_transformer.commands.translate import save_attention
 from annotated_transformer.corpus.sources import sacrebleu_files
@@ -19,11 +25,14 @@ from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.search import (
     Ensemble, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
-from annotated_transformer.decoding.translation import Translator, evaluate, load
-from annotated_transformer.engine.kv_cache import DecoderState
+from annotated_transformer.decoding.translation import (
+    Translator, ensemble, evaluate, load, side_by_side, target_probabilities)
+from annotated_transformer.engine.kernels import default_precision
+from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import Run, ship
+from here import fails
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
 SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
@@ -340,12 +349,185 @@ def test_rounded_products_translate_nearly_the_same(precision):
 
 
 def test_shipped_weights_load_with_8_and_16_bits(finished, tmp_path):
-    run, exact = Run.open(finished), load(finished).model.state_dict()
+    run, exact = Run.open(finished), load(finished, "float32").model.state_dict()
     for bits, steps in ((16, 2**11), (8, 254)):
         ship(run, tmp_path / str(bits), bits)
-        for name, tensor in load(tmp_path / str(bits)).model.state_dict().items():
+        for name, tensor in load(tmp_path / str(bits), "float32").model.state_dict().items():
             largest = exact[name].abs().max() if exact[name].dim() < 2 else exact[name].abs().amax(1, keepdim=True)
             assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1
                                                                else 2**11) * 1.001 + 1e-7).all(), name
     size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
     assert size[8] < 0.8 * size[16]  # rows of 8 numbers: of wider ones the scale is a smaller part
+
+
+# --- what is computed is what is scored -------------------------------------------------------------------------------
+
+LOADED = cache(lambda: load("grammar"))  # for tests that leave it as it is
+LINES = ["The cow is old, but it plays.", "A dog sleeps.", "The teachers paint the child.", "The dog is young."]
+
+
+@pytest.fixture
+def grammar_translator():
+    "One of the test's own, which it may change."
+    return load("grammar")
+
+
+def test_a_translation_scores_what_its_search_said():
+    translator = load("grammar")
+    found = translator.n_best(LINES, 2)
+    for rank in (0, 1):
+        scored = target_probabilities(translator, LINES, [of[rank].text for of in found])
+        for pairs, translation_ in zip(scored, found):
+            assert [p for _, p in pairs] == pytest.approx(translation_[rank].log_probabilities, rel=1e-4, abs=1e-4)
+
+
+def test_one_precision_for_all_that_is_computed():
+    translator, exact = load("grammar"), load("grammar", "float32")
+    assert translator.precision == default_precision(translator.device) == "float16"
+    rounded = {name: (w.half().float() if w.dim() > 1 else w) for name, w in exact.model.state_dict().items()}
+    assert all(torch.equal(weight, rounded[name]) for name, weight in translator.model.state_dict().items())
+    fails(lambda: ensemble([translator, exact]), "float16 and float32")
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_searches_see_every_change_of_a_weight(precision):
+    "Also through `.data`, which raises no version; an exchange of two rows leaves every sum as it was."
+    translator = load("grammar", precision)
+    before, embedding = translator.translate(LINES), translator.model.embedding.weight.data
+    changes = (lambda w: w.neg_(), lambda w: w.copy_(w.flip(0)), lambda w: w.copy_(w.roll(1, 1)))
+    for change in changes:
+        kept = embedding.clone()
+        change(embedding)
+        assert translator.translate(LINES) == Translator(translator.model, translator.vocabulary).translate(LINES)
+        assert translator.translate(LINES) != before
+        embedding.copy_(kept)
+        assert translator.translate(LINES) == before
+
+
+def test_a_stamp_tells_weights_apart():
+    weight = torch.nn.Linear(3000, 5, bias=False)
+    stamp, data = weights_stamp(weight), weight.weight.data
+    for change in (lambda: data[0, 0].add_(1e-6), lambda: data.copy_(data.roll(1, 1)),
+                   lambda: data.copy_(data[[1, 0, 2, 3, 4]])):
+        before = data.clone()
+        change()
+        assert weights_stamp(weight) != stamp
+        data.copy_(before)
+        assert weights_stamp(weight) == stamp
+
+
+def test_hooks_fire_in_whatever_a_translator_does(grammar_translator):
+    translator, seen = grammar_translator, []
+    before, quality = translator.translate(LINES), translator.measure(LINES, LINES)
+    hook = translator.model.decoder[0].feed_forward.register_forward_hook(lambda *_: seen.append(1))
+    for ask in (lambda: translator.translate(LINES), lambda: translator.measure(LINES, LINES),
+                lambda: translator.attention(LINES[0], LINES[0]), lambda: ensemble([translator] * 2).translate(LINES)):
+        seen.clear()
+        ask()
+        assert seen
+    assert translator.translate(LINES) == before
+    assert translator.measure(LINES, LINES).perplexity == pytest.approx(quality.perplexity, rel=1e-4)
+    hook.remove()
+    seen.clear()
+    assert translator.translate(LINES) == before and not seen
+
+
+def test_a_translators_model_is_a_module_like_any_other(grammar_translator):
+    translator = grammar_translator
+    names = {*vars(translator.model)}
+    translator.translate(LINES)
+    assert {*vars(translator.model)} == names == {*vars(Transformer(translator.model.config))}
+    again = Translator(pickle.loads(pickle.dumps(translator.model)), translator.vocabulary)
+    assert again.translate(LINES) == translator.translate(LINES) == copy.deepcopy(translator).translate(LINES)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**40), st.integers(1, 3), st.integers(5, 200),
+       st.lists(st.sampled_from(LINES), min_size=1, max_size=9))
+def test_a_seed_and_a_lines_number_fix_its_draws(seed, ahead, batch_tokens, lines):
+    "Whatever the batches and the pace, and whatever stands in the other lines."
+    translator = LOADED()
+    options = dict(sample=True, temperature=1.5, seed=seed, max_length=10)
+    drawn = translator.translate(lines, **options)
+    assert drawn == translator.translate(lines, batch_tokens=batch_tokens, workers=1, **options)
+    assert drawn == [*translator.stream(lines, ahead=ahead, **options)]
+    others = ["The old teacher sees the child." if i % 2 else line for i, line in enumerate(lines)]
+    assert drawn[::2] == translator.translate(others, **options)[::2]
+
+
+def test_equal_lines_are_drawn_apart_however_many():
+    drawn = LOADED().translate(["A dog sleeps."] * 60, sample=True, temperature=3.0, max_length=12)
+    assert len({*drawn}) == 60
+
+
+def test_draws_follow_the_probabilities():
+    model, src = model_of(3), sources([4], 3)
+    n = 4000
+    drawn = sample(model, src.expand(n, -1), extra=-3)
+    with torch.no_grad():
+        p = model(src, torch.tensor([[START]]))[0, -1].softmax(-1)
+    p[[PAD, START, UNKNOWN]] = 0
+    p /= p.sum()
+    counts = torch.tensor([sum((h.ids or [END])[0] == token for h in drawn) for token in range(len(p))])
+    assert ((counts - n * p) / (n * p * (1 - p)).sqrt().clamp(min=1)).abs().max() < 4.5
+
+
+@pytest.mark.parametrize("decode", [beam_search, greedy, sample])
+def test_a_batch_of_nothing_is_told_in_a_line(decode):
+    for shape in ((0, 5), (3, 0)):
+        fails(lambda: decode(model_of(0), torch.zeros(shape, dtype=torch.long)), f"{shape[0]} sentences")
+
+
+@pytest.mark.parametrize("place", ["embedding.weight", "encoder.0.self_attention.query.weight",
+                                   "decoder.1.residuals.2.norm.bias"])
+def test_a_weight_that_is_no_number_is_told(place, grammar_translator, finished, tmp_path):
+    translator = grammar_translator
+    translator.model.get_parameter(place).data.view(-1)[-1] = math.nan
+    for ask in (lambda: translator.translate(LINES), lambda: translator.translate(LINES, sample=True),
+                lambda: translator.n_best(LINES, 2)):
+        fails(ask, place, "NaN")
+    fails(lambda: translator.measure(LINES, LINES), "NaN")
+    for decode in (beam_search, greedy, sample):
+        fails(lambda: decode(translator.model, torch.tensor([[5, 6, 7, 8, END], [6, END, PAD, PAD, PAD]])), "NaN")
+    folder = shutil.copytree(finished, tmp_path / "run")
+    weights = load_file(folder / "averaged.safetensors")
+    weights["embedding.weight"][5, 5] = math.inf
+    save_file(weights, folder / "averaged.safetensors")
+    fails(lambda: load(folder), folder, "embedding.weight", "infinite")
+
+
+@without_checker()
+def test_options_of_the_wrong_type():
+    translator = LOADED()
+    assert translator.translate(LINES[:1], progress=None) == translator.translate(LINES[:1])
+    fails(lambda: translator.translate(LINES[:1], progress=3), "progress 3")
+    for name in ("sample", "early"):
+        for wrong in ("no", 1, None):
+            fails(lambda: SearchConfig(**{name: wrong}), f"{name} {wrong!r}")
+
+
+def test_searches_in_several_threads_leave_each_others_settings_alone():
+    "One begins within the other and ends after it: both, and every later thread, have the threads from before."
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(8)
+        parts, cpu = [np.arange(1)] * 4, torch.device("cpu")
+        first = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
+        assert next(first) == [2]
+        inner = []
+
+        def another() -> None:
+            second = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
+            inner.append(next(second))
+            [*first]
+            inner.extend(second)
+            inner.append(torch.get_num_threads())
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(another).result()
+        assert inner == [[2]] * 4 + [8]
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 8
+        assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4
+    finally:
+        torch.set_num_threads(before)

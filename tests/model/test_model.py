@@ -22,7 +22,7 @@ from annotated_transformer.corpus.batching import Batch
 from annotated_transformer.decoding.search import beam_search, choices, largest, sample, search
 from annotated_transformer.engine import fast as fast_module
 from annotated_transformer.engine import kernels
-from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy
+from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy, without_cudnn
 from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model import embedding
 from annotated_transformer.model.attention import recording
@@ -110,14 +110,18 @@ def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
         close(torch.cat(steps, 1), model(src, tgt))
 
 
-def test_the_fast_model_leaves_cudnns_attention_out():
+def test_cudnns_attention_is_left_out_for_a_block_alone():
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
-        fast(torch.nn.Linear(1, 1))
-        assert torch.backends.cuda.cudnn_sdp_enabled()
         fast(model_of(SMALL))
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        with without_cudnn(torch.device("cuda")):
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+            with without_cudnn(torch.device("cuda")):
+                pass
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
@@ -422,10 +426,10 @@ def test_a_size_below_one_is_refused_by_name(field):
 
 
 @pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN")
-def test_products_by_onednn(monkeypatch):
+def test_products_by_onednn():
     "Also on processors where MKL is the faster library; that they are right, the chapter proves."
-    monkeypatch.setitem(kernels.TRAINING, "kernel", kernels.ONEDNN)
-    y = kernels.linear(torch.randn(2, 7, 24), torch.randn(33, 24, requires_grad=True))
+    with kernels.training_with(kernels.ONEDNN):
+        y = kernels.linear(torch.randn(2, 7, 24), torch.randn(33, 24, requires_grad=True))
     assert "OneDNN" in y.grad_fn.next_functions[0][0].name()
 
 
@@ -435,6 +439,8 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
     program = """if True:
         import psutil, torch
         from annotated_transformer.engine.fast import project
+        from annotated_transformer.engine.kernels import limit_caches
+        limit_caches()
         torch.set_num_threads(1)
         layer, sizes = torch.nn.Linear(256, 1024), []
         for rows in range(1000, 1400):

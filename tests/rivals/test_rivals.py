@@ -244,7 +244,7 @@ def test_a_run_of_an_unknown_kind_asks_for_its_code_and_imports_nothing(trained,
         folder = tmp_path / kind.replace("/", "_")
         folder.mkdir()
         write_json(folder / "config.json", config | {"kind": kind})
-        with pytest.raises(InputError, match="no kind of model .*--code"):
+        with pytest.raises(InputError, match="no kind of model .*a file of code registers one"):
             Run.open(folder).model()
 
 

@@ -40,7 +40,7 @@ from annotated_transformer.training.checkpoints import check_checkpoint, write_c
 from annotated_transformer.training.loop import divide, start_run, train, updates
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
-from annotated_transformer.training.runs import Run
+from annotated_transformer.training.runs import Run, RunRecord
 from here import SHAPE, same_weights
 
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
@@ -426,6 +426,25 @@ def kill_now():
     raise Killed
 
 
+@pytest.mark.parametrize("when", ["begin_line", "choose_average", "make"])
+def test_what_a_finished_run_has_stays_until_its_successor_is_whole(finished, data, tmp_path, monkeypatch, when):
+    "An extended run that is killed before its first checkpoint, or as it ends, translates and has its scores."
+    run = Run.open(shutil.copytree(finished, tmp_path / "run"))
+    run.record.write(run.record.read() | {"scored": "by hand"})
+    before, weights = run.record.read(), run.weights()
+    run.extend({"steps": 28})
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(*((RunRecord, when) if when == "make" else (training, when)), lambda *_, **__: kill_now())
+        train(Run.open(run.folder), data)
+    again = Run.open(run.folder)
+    assert again.record.read()["metrics"] == before["metrics"] and again.record.read()["scored"] == "by hand"
+    assert not again.finished() and again.record.status() is None
+    if when != "make":  # then the new average is there already
+        assert same_weights(again.weights(), weights)
+    assert train(again, data) and again.finished() and again.record.read()["metrics"]["steps"] == 28
+    assert "scored" not in again.record.read()
+
+
 def test_a_line_of_twenty_thousand_words_is_named_and_not_measured(data, tmp_path, capsys):
     folder = shutil.copytree(data, tmp_path / "data")
     corpus = Corpus.open(folder)
@@ -683,7 +702,7 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
 
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     monkeypatch.setattr("annotated_transformer.training.loop.loop", fail)
-    with pytest.raises(InputError, match="compiler failed or was stopped.*with or without --compile"):
+    with pytest.raises(InputError, match="compiler failed or was stopped.*compiled or not"):
         train(run)
 
 
@@ -784,9 +803,10 @@ def test_two_processes_note_their_scores_at_once(finished, tmp_path):
 
 def test_a_record_goes_with_the_average_that_it_describes(finished, tmp_path):
     run = Run.open(shutil.copytree(finished, tmp_path / "run"))
-    run.continue_from(run.config["training"]["steps"])
-    assert not run.finished() and not (run.folder / "record.json").exists()
-    assert train(run) and run.record.read()["status"] == "finished"
+    run.extend({"steps": 28})
+    assert not run.finished(), "the record is of the former end"
+    assert train(run) and run.record.read()["status"] == "finished" and run.finished()
+    assert run.record.read()["weights"] == file_digest(run.folder / "averaged.safetensors")
 
 
 def test_an_average_that_was_not_measured_is_not_taken(data, finished, tmp_path, monkeypatch):
