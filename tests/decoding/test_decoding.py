@@ -519,7 +519,7 @@ def test_searches_in_several_threads_leave_each_others_settings_alone():
         def another() -> None:
             second = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
             inner.append(next(second))
-            [*first]
+            list(first)
             inner.extend(second)
             inner.append(torch.get_num_threads())
 
