@@ -508,26 +508,17 @@ def test_options_of_the_wrong_type():
 
 def test_searches_in_several_threads_leave_each_others_settings_alone():
     "One begins within the other and ends after it: both, and every later thread, have the threads from before."
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(8)
-        parts, cpu = [np.arange(1)] * 4, torch.device("cpu")
-        first = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
-        assert next(first) == [2]
-        inner = []
-
-        def another() -> None:
-            second = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
-            inner.append(next(second))
-            [*first]
-            inner.extend(second)
-            inner.append(torch.get_num_threads())
-
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(another).result()
-        assert inner == [[2]] * 4 + [8]
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 8
-        assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4
-    finally:
-        torch.set_num_threads(before)
+    before, parts, cpu = torch.get_num_threads(), [np.arange(1)] * 4, torch.device("cpu")
+    searches = [side_by_side(lambda part: [torch.get_num_threads()], parts, cpu) for _ in range(2)]
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as third:
+        try:
+            torch.set_num_threads(8)
+            for thread, search_ in zip((one, other), searches):
+                assert thread.submit(next, search_).result() == [2]
+            for thread, search_ in zip((one, other), searches):
+                assert thread.submit(list, search_).result() == [[2]] * 3
+            assert [thread.submit(torch.get_num_threads).result() for thread in (one, other, third)] == [8] * 3
+            assert torch.get_num_threads() == 8
+            assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4
+        finally:
+            torch.set_num_threads(before)
