@@ -26,7 +26,7 @@ from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError, counted, file_digest
 from ..tools.options import say
 from ..tools.records import check_place, make_record, write_record
-from ..training.runs import Run, ships
+from ..training.runs import Run, is_pretrained
 from ..decoding.scores import Score, Tokenizer, moses, moses_languages, paired, tokenizer_of
 from ..decoding.scores import score
 
@@ -142,7 +142,7 @@ def recordable(run: Run, corpus: Corpus, split: str) -> bool:
 def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dict[str, Any],
                 facts: dict | None = None) -> dict[str, Any]:
     "The run's record with the scores of a set, written if possible; `facts` describe a set from outside."
-    writable = os.access(run.folder, os.W_OK) and not ships(run.folder)
+    writable = os.access(run.folder, os.W_OK) and not is_pretrained(run.folder)
     with run.record.locked() if writable else nullcontext():
         record = add_scores(run.record.read(), score_summary(name, result.sentences, result.scores, result.metrics))
         record.setdefault("search", {})[name] = search

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BUILT_IN', 'PLACES', 'REGISTERED', 'Architecture', 'kinds', 'architecture', 'place_of', 'register', 'kind_of',
-           'build', 'resolved', 'most_positions', 'run_code']
+           'build', 'resolved', 'max_positions', 'run_code']
 
 # %% ../../nbs/engine/kinds.ipynb #9f6fe8a8
 import importlib.util
@@ -107,7 +107,7 @@ def resolved(config: Any) -> Any:
     return config.resolved() if hasattr(config, "resolved") else config
 
 
-def most_positions(config) -> float:
+def max_positions(config) -> float:
     "The positions that a model learned a vector for; infinity where it knows no limit."
     learned = getattr(config, "positions", "learned") == "learned"  # a kind that leaves no choice learns them
     return config.max_length if learned and hasattr(config, "max_length") else math.inf

@@ -133,7 +133,7 @@ def apply_network(
 class DecoderState:
     """A search in progress: `step` gives the logits after one more token at each place of each sentence.
 
-    `follow` says from which place each next one descends, `keep` which sentences go on. The model must be in
+    `reorder` says from which place each next one descends, `select` which sentences go on. The model must be in
     evaluation mode.
     """
 
@@ -230,7 +230,7 @@ class DecoderState:
                 longer = min(longer, max(model.config.max_length, self.position + 1))
             self.table = model.position_vectors(longer)
 
-    def follow(self, parent: Int[Tensor, "sentence place"]) -> None:
+    def reorder(self, parent: Int[Tensor, "sentence place"]) -> None:
         "The next step's tokens stand behind those at the places `parent` of this step."
         if self.ancestors is None and parent.size(1) == 1:
             return  # one beginning: every key is its ancestor
@@ -238,10 +238,10 @@ class DecoderState:
         own = torch.eye(parent.size(1), dtype=torch.bool, device=parent.device).expand(len(parent), -1, -1)
         self.ancestors = torch.cat((before.take_along_dim(parent[..., None], 1), own), 2)
         if self.position % 16 == 0:
-            self.forget()
+            self.prune()
         self.own_bias = self.bias(self.ancestors)
 
-    def forget(self) -> None:
+    def prune(self) -> None:
         "Drop the keys that no beginning descends from, if they are a quarter or more."
         alive = self.ancestors[:, :, : self.length].any(1)
         count = int(alive.sum(1).max())
@@ -254,7 +254,7 @@ class DecoderState:
         old, own = self.ancestors[..., : self.length], self.ancestors[..., self.length :]
         self.ancestors, self.length = torch.cat((old.take_along_dim(chosen[:, None], 2), own), 2), count
 
-    def keep(self, rows: Int[Tensor, " kept"] | list[int]) -> None:
+    def select(self, rows: Int[Tensor, " kept"] | list[int]) -> None:
         "These sentences go on, in this order. It is cheap where most of them stay in their places."
         moved = {place: row for place, row in enumerate(map(int, rows)) if place != row}
 

@@ -67,8 +67,8 @@ def ours(beam_size: int, src: Tensor, steps: int, precision: Precision = "float1
     "This package."
     model, extra = packed(endless_model().to(src.device), precision), steps - src.size(1)
     if beam_size == 1:
-        return lambda: [h.ids for h in greedy(model, src, extra=extra)]
-    return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]
+        return lambda: [h.ids for h in greedy(model, src, max_extra_tokens=extra)]
+    return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, max_extra_tokens=extra)]
 
 
 def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[list[int]]]:
@@ -228,7 +228,7 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
     with patch.object(DecoderState, "step", watched):
         for _ in range(rounds):
             at.clear()
-            beam_search(model, src, beam_size=beam_size, extra=steps - SOURCE)
+            beam_search(model, src, beam_size=beam_size, max_extra_tokens=steps - SOURCE)
             found.append([b - a for a, b in zip(at, at[1:])])
     return [median(times) for times in zip(*found)]
 
@@ -275,10 +275,10 @@ def throughput(model: str, batch: int) -> dict:
     network, device = endless_model(config), training_device()
     network = network.to(device, torch.bfloat16)
     src = sources(total).to(device)
-    beam_search(network, src[:batch], beam_size=beam_size, extra=STEPS - SOURCE)  # warm
+    beam_search(network, src[:batch], beam_size=beam_size, max_extra_tokens=STEPS - SOURCE)  # warm
     begun = time.perf_counter()
     for at in range(0, total, batch):
-        beam_search(network, src[at : at + batch], beam_size=beam_size, extra=STEPS - SOURCE)
+        beam_search(network, src[at : at + batch], beam_size=beam_size, max_extra_tokens=STEPS - SOURCE)
     seconds, peak = time.perf_counter() - begun, peak_bytes()  # before the copies of `memory_rate`
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step)
                for at in range(0, total, batch) for step in range(STEPS))

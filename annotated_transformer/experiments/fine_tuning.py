@@ -31,7 +31,7 @@ PEAK = 1e-3  # of the learning rate
 
 def shortened(model: Any, training: TrainingConfig) -> TrainingConfig:
     "A training that is stopped by the clock after some minutes, the same for both runs."
-    return replace(training, **SHORT, rate=PEAK / highest_rate(model.d_model, SHORT["warmup_steps"]))
+    return replace(training, **SHORT, lr_scale=PEAK / highest_rate(model.d_model, SHORT["warmup_steps"]))
 
 
 def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source: str,

@@ -76,12 +76,12 @@ class Experiment:
 A_WORD_IS = {"XX": "XX", "tags": "its tag", "words": "itself"}
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #6df8e2ae
-SMALL = TrainingConfig(steps=10_000, warmup_steps=1000, rate=0.44, batch_tokens=2000, save_every=200,
+SMALL = TrainingConfig(steps=10_000, warmup_steps=1000, lr_scale=0.44, batch_tokens=2000, save_every=200,
                        keep=5, report_every=25)
-TENTH = replace(SMALL, steps=1500, warmup_steps=500, rate=0.3, save_every=100)
+TENTH = replace(SMALL, steps=1500, warmup_steps=500, lr_scale=0.3, save_every=100)
 GRAMMAR = Experiment("grammar-trees", "the grammar",
                      replace(TINY, d_model=64, d_ff=192, d_k=16, d_v=16, dropout=0.0),
-                     replace(SMALL, steps=5000, warmup_steps=500, rate=0.175, precision="float32"), vocabulary=500,
+                     replace(SMALL, steps=5000, warmup_steps=500, lr_scale=0.175, precision="float32"), vocabulary=500,
                      tests=("test", "test_long"))
 CRAFT = Experiment("craft", "CRAFT", replace(PARSER_SMALL, dropout=0.1, attention_dropout=0.1), SMALL,
                    leaves="words", vocabulary="craft_tenth")
@@ -201,7 +201,7 @@ def trained(name: str, session: Session) -> Run:
     if e.after:
         return finished(continue_on(folder, corpus.folder, Run.open(session.at(e.after, "run")), steps), session)
     dropout, rate = choice(name, session, training)
-    return finished(run_in(folder, corpus, e.model, dropout, replace(training, rate=rate)), session)
+    return finished(run_in(folder, corpus, e.model, dropout, replace(training, lr_scale=rate)), session)
 
 
 def run_in(folder: Path, corpus: Corpus, model: Any, dropout: float | None, training: TrainingConfig) -> Run:
@@ -227,7 +227,7 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
     """
     e, owner = EXPERIMENTS[name], EXPERIMENTS[name].settings or name
     if not EXPERIMENTS[owner].choices:
-        return None, e.training.rate
+        return None, e.training.lr_scale
     path = session.folder / owner / "chosen.json"
     with session.alone(f"choice_{owner}"):
         if not path.exists():
@@ -235,7 +235,7 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
                       round(find_record(record, session.place.out)["metrics"]["perplexity/dev"], 4)}
                      for dropout, rate, record in EXPERIMENTS[owner].tried]
             for i, (dropout, rate) in enumerate(EXPERIMENTS[owner].choices):
-                short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), rate=rate)
+                short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), lr_scale=rate)
                 run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
                              EXPERIMENTS[owner].model, dropout, short)
                 perplexity = finished(run, session).record.read()["metrics"]["perplexity/dev"]

@@ -130,7 +130,7 @@ def training_of(rules: Rules, settings: Settings, d_model: int, seed: int, trial
     "The training configuration of a run or a trial."
     given = dict(rules.training) | {key: value for key, value in rules.trials.items()
                                     if trial and key not in ("peaks", "seed")}
-    return replace(PAPER, **given, seed=seed, rate=settings.peak / highest_rate(d_model, given["warmup_steps"]),
+    return replace(PAPER, **given, seed=seed, lr_scale=settings.peak / highest_rate(d_model, given["warmup_steps"]),
                    optimizer=settings.optimizer, clip_norm=settings.clip_norm)
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #54bfc294

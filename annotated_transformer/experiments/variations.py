@@ -70,9 +70,9 @@ class Scale(NamedTuple):
 
 SCALES = {
     "full": Scale("wmt14", 1, replace(PAPER, keep=1)),
-    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, rate=0.4, batch_tokens=2000,
+    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, lr_scale=0.4, batch_tokens=2000,
                                           save_every=400, keep=1)),
-    "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, rate=0.5, batch_tokens=200,
+    "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, lr_scale=0.5, batch_tokens=200,
                                         save_every=2, report_every=1, keep=1)),
 }
 

@@ -22,7 +22,7 @@ from .ctranslate2 import NORMAL, check_transformer, filled, symbols_of
 from ..tools.files import InputError, creating, write_json
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer, TransformerConfig
-from ..decoding.search import NEVER
+from ..decoding.search import SUPPRESSED
 from ..decoding.translation import Translator
 from ..corpus.corpora import INVISIBLE
 from ..corpus.vocabulary import SPECIALS, Vocabulary
@@ -125,7 +125,7 @@ def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
 
 def generation_config() -> dict[str, Any]:
     "The settings of its search: the paper's, as far as it has them."
-    return {"num_beams": 4, "length_penalty": 0.6, "bad_words_ids": [[i] for i in NEVER],
+    return {"num_beams": 4, "length_penalty": 0.6, "bad_words_ids": [[i] for i in SUPPRESSED],
             "max_length": 512,
             "pad_token_id": PAD, "eos_token_id": END, "decoder_start_token_id": START}
 

@@ -23,7 +23,7 @@ from ..engine.kinds import kind_of
 from .attention_figures import SUBLAYERS, Drawing, head_view, offset_means, sentences
 from .intervening import mean_outputs
 from ..tools.files import InputError
-from ..training.runs import ships
+from ..training.runs import is_pretrained
 
 # %% ../../nbs/inside/explore.ipynb #650913e0
 PAGE = files("annotated_transformer") / "resources" / "page"
@@ -48,7 +48,7 @@ def weights_of(translator: Translator) -> bytes:
     from safetensors.torch import save
     stored = translator.run and translator.run.folder / "averaged.safetensors"
     content = stored.read_bytes() if stored and stored.exists() else save(translator.model.state_dict())
-    if len(content) > MOST // 2 and not (stored and ships(translator.run.folder)):
+    if len(content) > MOST // 2 and not (stored and is_pretrained(translator.run.folder)):
         content = save({name: tensor.half() for name, tensor in translator.model.state_dict().items()})
     if len(content) > MOST:
         raise InputError(f"{len(content) >> 20} MB of weights: a page takes models of at most {MOST >> 20} MB")
@@ -70,7 +70,7 @@ def presets(translator: Translator) -> list[dict]:
     run = translator.run
     if run is None or run.config["data"].get("src") != "en":
         return []
-    return found.get(run.folder.name, found["any"]) if ships(run.folder) else found["any"]
+    return found.get(run.folder.name, found["any"]) if is_pretrained(run.folder) else found["any"]
 
 
 def page(translator: Translator, lines: Sequence[str] | None = None) -> str:
@@ -83,7 +83,7 @@ def page(translator: Translator, lines: Sequence[str] | None = None) -> str:
     vocabulary, run = translator.vocabulary, translator.run
     parts = {"model": {**vars(translator.model.config)}, **({} if run is None else run.config)}
     about = {
-        "path": None if run is None or ships(run.folder) else str(run.folder),
+        "path": None if run is None or is_pretrained(run.folder) else str(run.folder),
         "name": run.folder.name if run else "model",
         "config": {part: parts[part] for part in ("kind", "model", "data") if part in parts},
         "vocabulary": NAME + vocabulary.suffix, "sourceVocabulary": SOURCE_NAME + vocabulary.source.suffix

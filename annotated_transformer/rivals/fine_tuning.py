@@ -62,7 +62,7 @@ def draw_translations(
 ) -> list[list[int]]:
     "Draw `n` translations of each source, grouped by source, with the end token if they reached it."
     try:
-        found = sample(model, src.repeat_interleave(n, 0), extra=extra, seed=seed)
+        found = sample(model, src.repeat_interleave(n, 0), max_extra_tokens=extra, seed=seed)
     except RuntimeError as error:
         if "probability tensor" not in str(error):
             raise

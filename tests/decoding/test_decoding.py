@@ -76,14 +76,14 @@ def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, sh
 @given(st.integers(0, 10_000), st.integers(2, 6))
 def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
     model, src = model_of(seed, ends=False), sources([5, 3], seed)
-    kept, config = [], SearchConfig(beam_size, extra=50, n_best=beam_size, early=False)
+    kept, config = [], SearchConfig(beam_size, max_extra_tokens=50, n_best=beam_size, early_stopping=False)
 
     def never(state):
         kept.append(state.ancestors.size(-1))
 
     with pytest.MonkeyPatch.context() as patch:
         found = beam_search(model, src, config)
-        patch.setattr(DecoderState, "forget", never)
+        patch.setattr(DecoderState, "prune", never)
         whole = beam_search(model, src, config)
     for few_keys, all_keys in zip(itertools.chain(*found), itertools.chain(*whole)):
         assert few_keys.ids == all_keys.ids and few_keys.score == pytest.approx(all_keys.score, rel=1e-12)
@@ -93,16 +93,16 @@ def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
 def test_a_long_search_forgets_its_dead_branches(monkeypatch):
     "Every sixteenth step leaves at least three keys of four that some beginning still descends from."
     model, src, known = model_of(1, ends=False), sources([5], 1), []
-    follow = DecoderState.follow
+    reorder = DecoderState.reorder
 
     def watched(state, parent):
-        follow(state, parent)
+        reorder(state, parent)
         if state.position % 16 == 0:
             alive = state.ancestors[:, :, : state.length].any(1).sum(1).max()
             known.append((state.length, int(alive)))
 
-    monkeypatch.setattr(DecoderState, "follow", watched)
-    beam_search(model, src, beam_size=8, extra=200, early=False)
+    monkeypatch.setattr(DecoderState, "reorder", watched)
+    beam_search(model, src, beam_size=8, max_extra_tokens=200, early_stopping=False)
     assert len(known) == 12 and all(alive > 0.75 * length for length, alive in known)
     assert known[-1][0] < 1 + 8 * 191, "no key was dropped in 192 steps"
 
@@ -113,7 +113,7 @@ def test_a_long_search_forgets_its_dead_branches(monkeypatch):
        st.lists(st.integers(4, 12), max_size=3))
 def test_a_forced_prefix_is_followed_by_what_follows_it(seed, lengths, prefix):
     model, src = model_of(seed), sources(lengths, seed)
-    config = SearchConfig(3, extra=5, prefix=[prefix, *([] for _ in lengths[1:])])
+    config = SearchConfig(3, max_extra_tokens=5, prefix=[prefix, *([] for _ in lengths[1:])])
     for found in (greedy(model, src, config), [h[0] for h in beam_search(model, src, config)],
                   sample(model, src, config)):
         assert found[0].ids[:len(prefix)] == prefix
@@ -136,12 +136,12 @@ def test_a_prefix_that_cannot_be_is_refused(prefix, said):
     model, src = model_of(0), sources([3], 0)
     for decode in (greedy, beam_search, sample):
         with pytest.raises(ValueError, match=said):
-            decode(model, src, extra=3, prefix=prefix)
+            decode(model, src, max_extra_tokens=3, prefix=prefix)
 
 
 def test_learned_positions_end_an_output():
     model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
-    assert search(model, src, beam_size=3, early=False).token.shape[0] <= 7
+    assert search(model, src, beam_size=3, early_stopping=False).token.shape[0] <= 7
     assert all(len(h.token_log_probabilities) <= 7
                for h in (*beam_search(model, src, beam_size=3)[0], *greedy(model, src)))
 
@@ -151,8 +151,8 @@ def test_learned_positions_end_an_output():
 def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size):
     members, src = [model_of(seed + i, **shape) for i, shape in enumerate(shapes)], sources([4, 2], seed)
     mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
-    for row, size, found in zip(src, (4, 2),
-                                beam_search(Ensemble(members), src, beam_size=beam_size, extra=3, n_best=beam_size)):
+    together = beam_search(Ensemble(members), src, beam_size=beam_size, max_extra_tokens=3, n_best=beam_size)
+    for row, size, found in zip(src, (4, 2), together):
         expected = plain_beam_search(mean, row[None, :size], beam_size, 0.6, 3)
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
@@ -164,12 +164,12 @@ def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table
             Ensemble(models)
     short, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
     for members in ([model_of(4), short], [short, model_of(4, positions="learned", max_length=64)]):
-        assert search(Ensemble(members), src, beam_size=3, early=False).token.shape[0] <= 7
+        assert search(Ensemble(members), src, beam_size=3, early_stopping=False).token.shape[0] <= 7
 
 
 def test_a_beam_wider_than_the_vocabulary():
     model, src = model_of(5), sources([2, 3], 5)
-    wide = beam_search(model, src, beam_size=40, extra=1, n_best=40)
+    wide = beam_search(model, src, beam_size=40, max_extra_tokens=1, n_best=40)
     for hypotheses, n in zip(wide, (2, 3)):
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) >= 13
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
@@ -218,10 +218,10 @@ def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
     limit = min(len(translator.encode([source])[0]) + extra, 20)
     prefix = [[5] * symbols]
     if symbols < limit:
-        assert translator.search([source], prefix=prefix, extra=extra)[0][0].ids[:symbols] == prefix[0]
+        assert translator.search([source], prefix=prefix, max_extra_tokens=extra)[0][0].ids[:symbols] == prefix[0]
     else:
         with pytest.raises(InputError, match=f"prefix of {symbols} tokens"):
-            translator.search([source], prefix=prefix, extra=extra)
+            translator.search([source], prefix=prefix, max_extra_tokens=extra)
 
 
 # --- what a caller may ask --------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def bytewise():
 @given(st.sampled_from(["the", "the o", "the old c", "a you", "a dog", "th", "t", "\N{SNOWMAN}", "sees \N{SNOWMAN}x"]),
        st.integers(0, 99), st.booleans())
 def test_a_translation_begins_with_its_prefix_and_an_open_word_may_go_on(bytewise, prefix, seed, drawn):
-    config = SearchConfig(3, extra=20, n_best=3, sample=drawn, seed=seed)
+    config = SearchConfig(3, max_extra_tokens=20, n_best=3, sample=drawn, seed=seed)
     for asked in (prefix, prefix + " "):
         for found in bytewise.search(["the old cow", "a dog"], config, prefix=[asked, ""])[0]:
             text = bytewise.vocabulary.decode(found.ids)
@@ -263,7 +263,7 @@ def test_a_prefix_is_read_as_the_vocabulary_reads_text(prefix):
 
 
 def test_no_text_comes_twice_and_each_is_one_line(bytewise):
-    found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, extra=6)
+    found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, max_extra_tokens=6)
     for translations in found:
         texts = [t.text for t in translations]
         assert len(texts) == len({*texts}) and all(t.isprintable() or not {*t} & {"\n", "\r", "\x85", "\u2028"}
@@ -293,7 +293,8 @@ def test_draws_of_a_translator_are_repeatable_and_none_comes_twice(bytewise):
 
 
 def test_an_output_is_no_longer_than_it_may_be(bytewise):
-    for config in (SearchConfig(max_length=3), SearchConfig(extra=-100), SearchConfig(sample=True, max_length=2)):
+    for config in (SearchConfig(max_length=3), SearchConfig(max_extra_tokens=-100),
+                   SearchConfig(sample=True, max_length=2)):
         for (found,) in bytewise.search(["the old cow sees", "a"], config):
             assert len(found.token_log_probabilities) <= (config.max_length or 1)
 
@@ -301,7 +302,7 @@ def test_an_output_is_no_longer_than_it_may_be(bytewise):
 @without_checker()
 @pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9},
                                      {"beam_size": None}, {"alpha": math.nan},
-                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5},
+                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"max_extra_tokens": 1.5}, {"n_best": 5},
                                      {"max_length": 0}, {"temperature": 0}, {"seed": -1},
                                      {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]},
                                      {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
@@ -463,7 +464,7 @@ def test_equal_lines_are_drawn_apart_however_many():
 def test_draws_follow_the_probabilities():
     model, src = model_of(3), sources([4], 3)
     n = 4000
-    drawn = sample(model, src.expand(n, -1), extra=-3)
+    drawn = sample(model, src.expand(n, -1), max_extra_tokens=-3)
     with torch.no_grad():
         p = model(src, torch.tensor([[START]]))[0, -1].softmax(-1)
     p[[PAD, START, UNKNOWN]] = 0
@@ -501,33 +502,24 @@ def test_options_of_the_wrong_type():
     translator = LOADED()
     assert translator.translate(LINES[:1], progress=None) == translator.translate(LINES[:1])
     fails(lambda: translator.translate(LINES[:1], progress=3), "progress 3")
-    for name in ("sample", "early"):
+    for name in ("sample", "early_stopping"):
         for wrong in ("no", 1, None):
             fails(lambda: SearchConfig(**{name: wrong}), f"{name} {wrong!r}")
 
 
 def test_searches_in_several_threads_leave_each_others_settings_alone():
     "One begins within the other and ends after it: both, and every later thread, have the threads from before."
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(8)
-        parts, cpu = [np.arange(1)] * 4, torch.device("cpu")
-        first = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
-        assert next(first) == [2]
-        inner = []
-
-        def another() -> None:
-            second = side_by_side(lambda part: [torch.get_num_threads()], parts, cpu)
-            inner.append(next(second))
-            list(first)
-            inner.extend(second)
-            inner.append(torch.get_num_threads())
-
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(another).result()
-        assert inner == [[2]] * 4 + [8]
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 8
-        assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4
-    finally:
-        torch.set_num_threads(before)
+    before, parts, cpu = torch.get_num_threads(), [np.arange(1)] * 4, torch.device("cpu")
+    searches = [side_by_side(lambda part: [torch.get_num_threads()], parts, cpu) for _ in range(2)]
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as third:
+        try:
+            torch.set_num_threads(8)
+            for thread, search_ in zip((one, other), searches):
+                assert thread.submit(next, search_).result() == [2]
+            for thread, search_ in zip((one, other), searches):
+                assert thread.submit(list, search_).result() == [[2]] * 3
+            assert [thread.submit(torch.get_num_threads).result() for thread in (one, other, third)] == [8] * 3
+            assert torch.get_num_threads() == 8
+            assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4
+        finally:
+            torch.set_num_threads(before)

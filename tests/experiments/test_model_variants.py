@@ -104,7 +104,7 @@ def test_the_rules_of_the_variants_are_those_of_the_rows():
     assert {s.name: s.seeds["de"] for s in rules.systems.values()} == dict.fromkeys(rules.systems, [0, 1, 2])
     for name in ("steps", "warmup_steps", "batch_tokens", "label_smoothing"):
         assert rules.training[name] == getattr(training, name)
-    peak = training.rate * (training.warmup_steps * model.d_model) ** -0.5
+    peak = training.lr_scale * (training.warmup_steps * model.d_model) ** -0.5
     assert rules.trials["peaks"] == [pytest.approx(peak, rel=0.01)]
     sizes = {name: sum(p.numel() for p in build(shape).parameters()) for name, shape in shapes.items()}
     assert count_parameters(model) == sizes["no-positions"] == sizes["additive"] - 18 * 8 * 16

@@ -268,8 +268,8 @@ def test_on_a_gpu_that_is_not_there(options, monkeypatch):
         state = DecoderState(fast(model), fake_ids(3, 7, device="cpu"))
         for places in (1, 2, 2):
             assert state.step(fake_ids(3, places)).device.type == "cuda"
-            state.follow(torch.zeros(3, 2, dtype=torch.long, device="cuda"))
-        state.keep([0, 2])
+            state.reorder(torch.zeros(3, 2, dtype=torch.long, device="cuda"))
+        state.select([0, 2])
 
 
 def test_a_loss_and_a_search_on_a_gpu_that_is_not_there():
@@ -351,17 +351,17 @@ def test_where_there_is_no_float64(options, monkeypatch):
     with NoFloat64():
         found = update(Objective(fast(model), 0.1), optimizer, [(batch, 1.0)], 5, TrainingConfig(clip_norm=1.0), 1)
         model.eval()
-        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, beam_size=3,
-                                                                      extra=4), sample(model, src, extra=4)
+        measured, beams = measure(model, [batch]), beam_search(model, src, beam_size=3, max_extra_tokens=4)
+        drawn = sample(model, src, max_extra_tokens=4)
     monkeypatch.undo()
     assert found.dtype == torch.float32 and measured.tokens == 5
-    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=4)]
-    assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, extra=4)]
+    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, max_extra_tokens=4)]
+    assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, max_extra_tokens=4)]
 
 
 def test_float64_is_noticed_where_there_is_none():
     with NoFloat64(), pytest.raises(TypeError, match="float64"):
-        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), beam_size=2, extra=2)
+        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), beam_size=2, max_extra_tokens=2)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)

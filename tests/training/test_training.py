@@ -37,7 +37,7 @@ from annotated_transformer.tools.processes import Progress
 from annotated_transformer.training import averaging, loop as training, runs
 from annotated_transformer.training.averaging import development_set
 from annotated_transformer.training.checkpoints import check_checkpoint, write_checkpoint
-from annotated_transformer.training.loop import divide, start_run, train, updates
+from annotated_transformer.training.loop import split_microbatches, start_run, train, updates
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run, RunRecord
@@ -166,7 +166,7 @@ def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens)
         parts = []
         for number in range(processes):
             monkeypatch.setattr(training, "rank", lambda number=number: number)
-            shares = training.share(corpus, indices, device_tokens)
+            shares = training.shard(corpus, indices, device_tokens)
             parts += [i for batch, weight in shares if weight for i in batch.indices]
             assert shares  # a process without sentences takes part all the same
             for batch, _ in shares:
@@ -183,7 +183,7 @@ def test_no_fewer_parts_would_do(data, device_tokens):
     corpus, rng = ParallelCorpus(data, "train"), np.random.default_rng(device_tokens)
     for size in (1, 2, 7, 30, 64):
         indices = rng.permutation(len(corpus))[:size]
-        parts = divide(corpus, indices, device_tokens)
+        parts = split_microbatches(corpus, indices, device_tokens)
         widths = sorted(max(int(corpus.src_lengths[i]), int(corpus.tgt_lengths[i])) for i in indices)
 
         def fit(n: int) -> bool:
@@ -212,8 +212,8 @@ def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     before = [p.detach().clone() for p in model.parameters()]
 
-    config = replace(TRAINING, rate=0.5, warmup_steps=1)
-    parts = training.share(corpus, indices, device_tokens)
+    config = replace(TRAINING, lr_scale=0.5, warmup_steps=1)
+    parts = training.shard(corpus, indices, device_tokens)
     tokens = int(corpus.tgt_lengths[indices].sum())
     assert tokens == int((target != 0).sum()) and len(parts) > (device_tokens < 100)
     total = training.update(training.Objective(fast(model), smoothing), torch.optim.SGD(model.parameters(), lr=0.0),
@@ -403,7 +403,7 @@ def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, fi
                                                  kill):
     """Lines, checkpoints, averages and the best step, though the old end was measured and is no multiple of
     `save_every`."""
-    config = replace(TRAINING, steps=24, report_every=report_every, keep=keep, patience=patience, rate=8.0)
+    config = replace(TRAINING, steps=24, report_every=report_every, keep=keep, patience=patience, lr_scale=8.0)
     long, short = (start_run(tmp_path / name, data, SHAPE, replace(config, steps=steps)) for name,
                    steps in (("long", 24), ("short", first)))
     assert train(long)
@@ -510,7 +510,7 @@ def test_rates_do_not_count_the_time_of_measuring(data, tmp_path, monkeypatch):
 
 
 def test_a_rate_that_runs_out(data, tmp_path):
-    config = replace(TRAINING, steps=24, schedule="linear-to-zero", warmup_steps=5, rate=0.5)
+    config = replace(TRAINING, steps=24, schedule="linear-to-zero", warmup_steps=5, lr_scale=0.5)
     run = start_run(tmp_path / "run", data, SHAPE, config)
     assert train(run)
     rates = [line["rate"] for line in run.history.metrics()]
@@ -670,7 +670,7 @@ def test_a_disk_that_is_really_full(data, tmp_path):
 
 
 def test_a_loss_that_is_not_finite(data, tmp_path):
-    wild = replace(TRAINING, rate=1e30, save_every=1, report_every=5)
+    wild = replace(TRAINING, lr_scale=1e30, save_every=1, report_every=5)
     run = start_run(tmp_path / "run", data, SHAPE, wild)
     with pytest.raises(InputError, match="not_finite.json"):
         train(run)
@@ -741,7 +741,7 @@ def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
 def test_patience_ends_a_run_of_several_processes(data, tmp_path):
     """Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever,
     or fails."""
-    impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
+    impatient = replace(TRAINING, steps=40, save_every=1, patience=2, lr_scale=300.0)  # it soon gets worse
     run = start_run(tmp_path / "run", data, SHAPE, impatient)
     end(start(run.folder, 2))
     assert run.finished() and run.record.read()["status"] == "finished" and run.record.read()["metrics"]["steps"] < 40
@@ -832,7 +832,7 @@ def test_a_corpus_with_a_new_vocabulary_is_encoded_before_it_is_trained_on(data,
 
 @pytest.mark.slow
 def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
-    config = replace(TRAINING, steps=60, rate=30.0, patience=4, save_minutes=0.0005)
+    config = replace(TRAINING, steps=60, lr_scale=30.0, patience=4, save_minutes=0.0005)
     undisturbed, killed = (start_run(tmp_path / name, data, SHAPE, config) for name in ("undisturbed", "killed"))
     assert train(undisturbed)
     for step in (5, 11):
