@@ -18,10 +18,7 @@ EPSILON = 1e-6  # the authors' value; PyTorch's default is 1e-5
 
 
 class Residual(nn.Module):
-    """LayerNorm(x + Dropout(Sublayer(x))), as the paper prints it (section 3.1).
-
-    With `pre_norm`, x + Dropout(Sublayer(LayerNorm(x))), and a LayerNorm after each stack.
-    """
+    "LayerNorm(x + Dropout(Sublayer(x))), the paper's order, or with `pre_norm` the later."
 
     def __init__(self, d_model: int, dropout: float, pre_norm: bool = False):
         super().__init__()
@@ -37,13 +34,14 @@ class Residual(nn.Module):
 
 # %% ../../nbs/model/layers.ipynb #f6fb8309
 class EncoderLayer(nn.Module):
-    "Self-attention, then the feed-forward network, each within a `Residual` (Figure 1, left)."
+    "Self-attention, then the feed-forward network, each within a `Residual`."
 
-    def __init__(self, d_model: int, self_attention: MultiHeadAttention, feed_forward: nn.Module,
-                 dropout: float = 0.1, pre_norm: bool = False):
+    def __init__(self, d_model: int, self_attention: MultiHeadAttention,
+                 feed_forward: nn.Module, dropout: float = 0.1, pre_norm: bool = False):
         super().__init__()
         self.self_attention, self.feed_forward = self_attention, feed_forward
-        self.residuals = nn.ModuleList(Residual(d_model, dropout, pre_norm) for _ in range(2))
+        self.residuals = nn.ModuleList(
+            Residual(d_model, dropout, pre_norm) for _ in range(2))
 
     def forward(self, x: Float[Tensor, "batch src d_model"],
                 mask: Bool[Tensor, "#batch 1 #src src"] | None = None
@@ -54,15 +52,16 @@ class EncoderLayer(nn.Module):
 
 # %% ../../nbs/model/layers.ipynb #9c600574
 class DecoderLayer(nn.Module):
-    "Masked self-attention, attention over the encoder's output, the feed-forward network."
+    "Masked self-attention, attention over the encoder's output, the network."
 
     def __init__(self, d_model: int, self_attention: MultiHeadAttention,
                  cross_attention: MultiHeadAttention, feed_forward: nn.Module,
                  dropout: float = 0.1, pre_norm: bool = False):
         super().__init__()
-        self.self_attention, self.cross_attention = self_attention, cross_attention
-        self.feed_forward = feed_forward
-        self.residuals = nn.ModuleList(Residual(d_model, dropout, pre_norm) for _ in range(3))
+        self.self_attention, self.cross_attention, self.feed_forward = (
+            self_attention, cross_attention, feed_forward)
+        self.residuals = nn.ModuleList(
+            Residual(d_model, dropout, pre_norm) for _ in range(3))
 
     def forward(self, x: Float[Tensor, "batch tgt d_model"],
                 memory: Float[Tensor, "batch src d_model"],
@@ -71,13 +70,14 @@ class DecoderLayer(nn.Module):
                 ) -> Float[Tensor, "batch tgt d_model"]:
         "`mask` says where `x` may look in itself, `memory_mask` where in `memory`."
         x = self.residuals[0](x, lambda y: self.self_attention(y, y, y, mask))
-        x = self.residuals[1](x, lambda y: self.cross_attention(y, memory, memory, memory_mask))
+        x = self.residuals[1](
+            x, lambda y: self.cross_attention(y, memory, memory, memory_mask))
         return self.residuals[2](x, self.feed_forward)
 
 # %% ../../nbs/model/layers.ipynb #ab3ba5f2
 def layer_norm(x: Float[Tensor, "*batch d_model"], gain: Float[Tensor, " d_model"],
                bias: Float[Tensor, " d_model"], eps: float = EPSILON
                ) -> Float[Tensor, "*batch d_model"]:
-    "Each vector minus its mean, over the root of its variance + `eps`, times `gain`, plus `bias`."
+    "Each vector minus its mean, over the root of variance + eps, times gain, plus bias."
     mean, variance = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
     return (x - mean) / (variance + eps).sqrt() * gain + bias
