@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tools import text_files
-from ..decoding import translation
+from ..decoding import evaluation, translation
 from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus, is_treebank
@@ -139,7 +139,7 @@ def recordable(run: Run, corpus: Corpus, split: str) -> bool:
     return own and (run.folder / "record.json").exists()
 
 
-def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dict[str, Any],
+def keep_scores(run: Run, name: str, result: evaluation.Evaluation, search: dict[str, Any],
                 facts: dict | None = None) -> dict[str, Any]:
     "The run's record with the scores of a set, written if possible; `facts` describe a set from outside."
     writable = os.access(run.folder, os.W_OK) and not is_pretrained(run.folder)
@@ -211,7 +211,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     other = None if against is None or rival else other_system(against, len(pairs))
     sources, wanted = map(list, zip(*pairs))
     tokenize = tokenize or tokenizer_of(language)
-    result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language,
+    result = evaluation.evaluate(translator, sources, wanted, **search, progress=True, language=language,
                                   tokenize=tokenize)
     searched, search = search, search | {"precision": translator.precision}
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
@@ -322,7 +322,7 @@ def score_command(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -
                                  f"{translator.max_tokens:,}: divide the line")
     for begin in range(0, len(pairs), 1000):
         some = pairs[begin : begin + 1000]
-        for found in translation.target_probabilities(translator, *map(list, zip(*some))):
+        for found in evaluation.target_probabilities(translator, *map(list, zip(*some))):
             line = f"{sum(p for _, p in found):.4f}"
             line += " ||| " + " ".join(f"{symbol}:{p:.4f}" for symbol, p in found) if tokens else ""
             sys.stdout.buffer.write(line.encode() + b"\n")

@@ -33,8 +33,8 @@ from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
 from ..decoding.scores import bleu, tokenizer_of
 from ..tools.processes import process_group, rank, summed
-from ..training.loop import (
-    Translated, check_limits, check_not_abandoned, meta_model, open_data, start_run, training_config)
+from ..training.loop import Translated, check_limits, check_not_abandoned
+from ..training.starting import meta_model, open_data, start_run, training_config
 from ..training.loop import train
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import DECIDED, load_vocabulary, vocabulary_sizes

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..tools.files import InputError
 from ..engine.kinds import max_positions
-from ..engine.fast import NAN, FastTransformer, fast, sum_dtype
+from ..engine.fast import NAN, FastTransformer, fast, rows_at_once, sum_dtype
 from ..engine.kernels import Precision
 from ..engine.kv_cache import DecoderState, packed
 from ..corpus.batching import Batch
@@ -154,13 +154,8 @@ def forced_tokens(prefix: Sequence[Sequence[int]] | None,
 
 def choices(logits: Float[Tensor, "sentence place vocab_size"],
             forced: Int[Tensor, " sentence"] | None = None) -> Float[Tensor, "sentence place vocab_size"]:
-    """The softmax's log-probabilities, -inf where a token may not be chosen; `forced` is PAD where the choice is free.
-
-    Raises InputError where the model computes NaN.
-    """
+    "The softmax's log-probabilities, -inf where a token may not be chosen; `forced` is PAD where the choice is free."
     logs = logits.log_softmax(-1)
-    if logs[..., END].isnan().any():  # one NaN among the logits makes all of its row NaN
-        raise InputError(NAN)
     logs[..., : len(SUPPRESSED)] = -torch.inf  # these come first
     if forced is not None and forced.any():
         others = torch.arange(logs.size(-1), device=logs.device) != forced[:, None]
@@ -228,7 +223,10 @@ def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callabl
     logs = torch.zeros(tokens.shape, dtype=sum_dtype(device), device=device)
     sentence, newest = torch.arange(len(src), device=device), torch.full((len(src),), START, device=device)
     for step in range(tokens.size(1)):
-        possible = choices(state.step(newest[:, None]), forced[sentence, step] if step < forced.size(1) else None)
+        logits = state.step(newest[:, None])
+        if logits.sum().isnan():
+            raise InputError(NAN)
+        possible = choices(logits, forced[sentence, step] if step < forced.size(1) else None)
         possible = (constraint.mask_logits(possible, rules) if constraint else possible)[:, 0]
         newest = choose(possible, sentence, step)
         if constraint:
@@ -409,7 +407,10 @@ def search(model: nn.Module, src: Int[Tensor, "sentence src"], config: SearchCon
         logs = constraint.mask_logits(logs, rules) if constraint else logs
         best, tokens = largest(logs, min(config.beam_size, logs.size(-1)))
         best = best.float() if best.dtype.itemsize < 4 else best
-        parent, total, ended = beams.advance(best.cpu().numpy(), tokens.cpu().numpy())
+        best, tokens = best.cpu().numpy(), tokens.cpu().numpy()
+        if np.isnan(best).any():
+            raise InputError(NAN)
+        parent, total, ended = beams.advance(best, tokens)
         history.append((beams.sentence, beams.token, parent, total, ended))
         state.reorder(torch.from_numpy(parent).to(device))
         if constraint:
@@ -456,11 +457,13 @@ class Ensemble(nn.Module):
         return EnsembleState([start(model, src) for model in self.models])
 
     def target_losses(self, batch: Batch) -> tuple[Float[Tensor, " tokens"], Bool[Tensor, " tokens"]]:
-        "`losses_of` all target tokens of a batch, sentence by sentence."
+        "`losses_of` all target tokens of a batch, sentence by sentence; as many sentences at a time as fit."
         device, following = self.embedding.weight.device, batch.tgt[:, 1:]
-        real = following != PAD
-        logs = self(batch.src.to(device), batch.tgt[:, :-1].to(device))[real.to(device)]
-        return losses_of(logs, following[real].to(device))
+        most, parts = max(1, rows_at_once(device, self.config.vocab_size) // batch.tgt.size(1)), []
+        sides = (side.to(device).split(most) for side in (batch.src, batch.tgt[:, :-1], following))
+        for src, tgt, truth in zip(*sides):
+            parts.append(losses_of(self(src, tgt)[truth != PAD], truth[truth != PAD]))
+        return tuple(map(torch.cat, zip(*parts)))
 
     def forward(self, src: Int[Tensor, "batch src"],
                 tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:

@@ -21,7 +21,8 @@ from ..corpus.batching import Batch, ParallelCorpus
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
 from ..decoding.scores import score
-from ..decoding.translation import Translator, ensemble, evaluate, load, write_sentences
+from ..decoding.evaluation import evaluate, write_sentences
+from ..decoding.translation import Translator, ensemble, load
 from ..engine.kinds import build, kind_of
 from .costs import measure_updates, sequential_steps, update_flops
 from .runner import Place, Step, begun_run, read_plan
@@ -33,7 +34,8 @@ from ..tools.processes import native_precision, training_device
 from ..tools.records import find_record, make_record
 from ..training.averaging import average_again, development_set
 from ..training.checkpoints import load_weights
-from ..training.loop import facts_of, train
+from ..training.loop import train
+from ..training.starting import facts_of
 from ..training.optimizer import highest_rate
 from ..training.presets import PAPER, TrainingConfig, preset_named
 from ..training.runs import Run

@@ -40,7 +40,7 @@ from ..tools.options import one_line_errors, say
 from ..tools.processes import choose_device, stop_signals, training_device
 from ..tools.records import (
     add_record, find_record, make_record, read_records, results_folder, run_program)
-from ..training.loop import start_run, training_config
+from ..training.starting import start_run, training_config
 from ..training.runs import Run
 
 # %% ../../nbs/experiments/runner.ipynb #8992a29a

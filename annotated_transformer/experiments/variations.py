@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
-from ..decoding.translation import evaluate, load, write_sentences
+from ..decoding.evaluation import evaluate, write_sentences
+from ..decoding.translation import load
 from .runner import Place, Step, begun_run
 from ..model.transformer import BASE, BIG, TransformerConfig, count_parameters
 from ..tools.files import InputError, file_digest

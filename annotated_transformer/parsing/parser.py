@@ -30,7 +30,7 @@ from ..model.symbols import END, PAD
 from ..model.transformer import BASE
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
-from ..training.loop import start_run
+from ..training.starting import start_run
 from ..decoding.translation import Translator
 from .treebanks import escape, gold_trees, source_line, tokenise
 from .trees import WORD, Tree, restore

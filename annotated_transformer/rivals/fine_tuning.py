@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from ..decoding import translation
+from ..decoding import evaluation, translation
 from ..corpus.batching import ParallelCorpus, pad
 from ..corpus.corpora import Corpus
 from ..decoding.search import sample
@@ -33,7 +33,7 @@ from ..tools.processes import progress_bar, stop_signals, training_device
 from ..tools.records import check_place, run_program, write_record
 from .mixture_of_experts import SparseLayer
 from ..training.runs import Run
-from ..training.loop import open_data
+from ..training.starting import open_data
 
 # %% ../../nbs/rivals/fine_tuning.ipynb #b57ac252
 def ngrams(tokens: Sequence) -> Counter:
@@ -235,7 +235,7 @@ def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, fl
 def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
     "sacreBLEU, mean GLEU (of words) and perplexity of a run on the development set, with section 6.1's search."
     sources, references = Corpus.open(data).sides("dev")
-    found = translation.evaluate(translation.load(run), sources, references, progress=True)
+    found = evaluation.evaluate(translation.load(run), sources, references, progress=True)
     words = [gleu(made.split(), wanted.split()) for made, wanted in zip(found.translations, references)]
     return {"sacrebleu": found.sacrebleu, "gleu": sum(words) / len(words), "perplexity": found.perplexity}
 

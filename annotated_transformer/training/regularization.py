@@ -62,7 +62,12 @@ def losses_of(
 
 @torch.no_grad()
 def target_losses(model: nn.Module, batch: Batch) -> tuple[Float[Tensor, " tokens"], Bool[Tensor, " tokens"]]:
-    "`losses_of` all target tokens of a batch, sentence by sentence, without ever holding all of their logits."
+    """`losses_of` all target tokens of a batch, sentence by sentence, without ever holding all of their logits.
+
+    A model that has probabilities and no softmax of its own, such as an ensemble, brings its own `target_losses`.
+    """
+    if hasattr(model, "target_losses"):
+        return model.target_losses(batch)
     hidden, target = target_hidden(model, batch.src, batch.tgt)
     rows = rows_at_once(hidden.device, model.config.vocab_size)
     parts = [losses_of(model.embedding.logits(part), truth)

@@ -22,7 +22,8 @@ from annotated_transformer.engine.kinds import REGISTERED
 from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.checkpoints import load_weights
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run, find_run, mean_weights, ship, shipped_runs
 from annotated_transformer.training.watching import best_step

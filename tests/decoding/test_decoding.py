@@ -25,8 +25,8 @@ from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.search import (
     Ensemble, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
-from annotated_transformer.decoding.translation import (
-    Translator, ensemble, evaluate, load, side_by_side, target_probabilities)
+from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
+from annotated_transformer.decoding.translation import Translator, ensemble, load, side_by_side
 from annotated_transformer.engine.kernels import default_precision
 from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer

@@ -19,7 +19,8 @@ from annotated_transformer.experiments.runner import Place, Step, read_plan, sum
 from annotated_transformer.model.transformer import START, TransformerConfig, count_parameters
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import PRESETS
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}

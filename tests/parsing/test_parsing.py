@@ -20,7 +20,8 @@ from annotated_transformer.parsing.treebanks import (
     escape, gold_trees, encode_trees, source_line, tokenise, tree_corpus, tree_files, treebank)
 from annotated_transformer.parsing.trees import clean_tree, linearise, read_tree, read_trees, restore
 from annotated_transformer.training.checkpoints import remove_checkpoint
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.runs import Run
 from here import PARSER_SHAPE, PARSER_TRAINING, TREES, fails, shared
 

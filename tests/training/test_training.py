@@ -37,7 +37,8 @@ from annotated_transformer.tools.processes import Progress
 from annotated_transformer.training import averaging, loop as training, runs
 from annotated_transformer.training.averaging import development_set
 from annotated_transformer.training.checkpoints import check_checkpoint, write_checkpoint
-from annotated_transformer.training.loop import split_microbatches, start_run, train, updates
+from annotated_transformer.training.loop import Trainer, split_microbatches, train, updates
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run, RunRecord
@@ -409,7 +410,7 @@ def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, fi
     assert train(long)
     if kill:
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(training, "write_line", lambda session, line, write=training.write_line: write(session, line)
+            patch.setattr(Trainer, "log", lambda self, line, log=Trainer.log: log(self, line)
                           if line["step"] < first else kill_now())
             train(short)
     else:
@@ -434,7 +435,8 @@ def test_what_a_finished_run_has_stays_until_its_successor_is_whole(finished, da
     before, weights = run.record.read(), run.weights()
     run.extend({"steps": 28})
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(*((RunRecord, when) if when == "make" else (training, when)), lambda *_, **__: kill_now())
+        owner = {"begin_line": Trainer, "choose_average": training, "make": RunRecord}[when]
+        patch.setattr(owner, when, lambda *_, **__: kill_now())
         train(Run.open(run.folder), data)
     again = Run.open(run.folder)
     assert again.record.read()["metrics"] == before["metrics"] and again.record.read()["scored"] == "by hand"
@@ -626,7 +628,7 @@ def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
     assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
     assert not cut.history.metrics() and cut.checkpoints.found()
     before = cut.checkpoints.load()[1]["progress"]["seconds"]
-    assert training.open_session(Run.open(cut.folder), data, None)[0].clock.before == before > 0
+    assert Trainer.open(Run.open(cut.folder), data, None).clock.before == before > 0
     assert train(Run.open(cut.folder))
     told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()]
             for run in (cut, whole)]
@@ -701,7 +703,7 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
         raise CppCompileError(["g++"], "killed")
 
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
-    monkeypatch.setattr("annotated_transformer.training.loop.loop", fail)
+    monkeypatch.setattr(Trainer, "train", fail)
     with pytest.raises(InputError, match="compiler failed or was stopped.*compiled or not"):
         train(run)
 
@@ -750,13 +752,13 @@ def test_patience_ends_a_run_of_several_processes(data, tmp_path):
 def test_a_report_from_after_the_checkpoint_does_not_exhaust_the_patience(data, tmp_path):
     "Killed between a report and its checkpoint, the run measures again."
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=3, save_every=1, patience=1))
-    session, _ = training.open_session(run, data, None)
-    session.progress = Progress(step=1)
+    trainer = Trainer.open(run, data, None)
+    trainer.progress = Progress(step=1)
     for step, perplexity in ((1, 5.0), (2, 6.0)):
         run.history.log({"step": step, "dev_perplexity": perplexity})
-    assert not training.is_over(session)
-    session.progress = Progress(step=2)
-    assert training.is_over(session)
+    assert not trainer.is_over()
+    trainer.progress = Progress(step=2)
+    assert trainer.is_over()
 
 
 def test_another_development_set_is_refused(data, tmp_path):
