@@ -4,16 +4,17 @@
 "use strict";
 const fs = require("fs"), path = require("path"), vm = require("vm");
 const text = name => fs.readFileSync(path.join(__dirname, name), "utf8");
-const SCRIPTS = ["vocabulary.js", "trainer.js", "text.js"];
+const SCRIPTS = ["vocabulary.js", "kernel.js", "trainer.js", "text.js"];
 
 // The page's scripts in this process: their names as globals.
 function load(names = SCRIPTS) {
+  globalThis.KERNEL = fs.readFileSync(path.join(__dirname, "kernel.wasm"), "base64");
   vm.runInThisContext(names.map(text).join("\n")
     + "\nObject.assign(globalThis, { Trainer, Language, randoms, written, USUAL, END });");
 }
 
 function train({ batch = 64, updates = 400, every = 50, unseen = 200, ...config }, sentences) {
-  const language = new Language(), trainer = new Trainer({ vocab_size: language.size, ...config }), { c } = trainer;
+  const language = new Language(), trainer = new Trainer({ vocab_size: language.size, ...config }), c = trainer.config;
   const draw = randoms(7), next = randoms(c.seed + 1000), seen = new Set(), tests = [], curve = [];
   const key = pair => pair[0].join(" ");
   while (tests.length < unseen) {
