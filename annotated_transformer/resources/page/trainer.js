@@ -1,61 +1,21 @@
 // The encoder-decoder of annotated_transformer.model, trained in the page: forward, backward, Adam, greedy search.
 //
-//   const language = new Language(GRAMMAR);                // text.js
+//   const language = new Language(GRAMMAR);                                            // text.js
 //   const trainer = new Trainer({ vocab_size: language.size, seed: 1, scale: false }); // what is not given: USUAL
-//   const pairs = [language.encode(language.sentence(random)), ...];                   // [[source ids], [target ids]]
-//   trainer.update(pairs)          one update; the loss before it. Throws where it is no longer a number.
-//   trainer.step, trainer.rate()   updates so far, the learning rate of the next one
-//   trainer.score(pairs)           { loss, exact, rows }: rows[i][j], whether pair i's token j is predicted right
+//   const pairs = [language.encode(language.sentence(random)), ...];                   // [[source ids, target ids], ...]
+//   trainer.update(pairs)          one update; gives the loss before it, and throws where that is no number any more
+//   trainer.step, trainer.rate()   updates so far; the learning rate of the next
+//   trainer.score(pairs)           { loss, exact, rows }; rows[i][j]: is pair i's token j predicted right?
 //   trainer.translate(sources)     greedy search: a list of ids for each, without END
-//   trainer.written(pairs)         as score's rows, after what the model itself wrote (for causal_mask: false)
+//   trainer.written(pairs)         rows as score's, of what the model writes by itself
 //   trainer.maps(source, read)     { "encoder.0": [head][query][key], "decoder.0": ..., "cross.0": ... }
-//   trainer.weights, trainer.size, trainer.flops, trainer.peak (bytes in use), trainer.c (the whole configuration)
+//   trainer.values(name), trainer.gradients(name), trainer.weights, trainer.shapes, trainer.config, trainer.peak (bytes)
+//
+// A tensor is { rows, cols, at, back }: where its numbers and their gradient lie in WebAssembly's memory, in bytes.
+// Sentences lie one below the other without padding. While it computes, each part puts on a tape how its gradient goes
+// back.
 "use strict";
-
-// C[m, n] = (C +) A B, with B [k, n] in rows and n a multiple of 4. Element (i, k) of A lies at A + i ai + k ak, so the
-// same code serves x W^T (W transposed once an update), dY W and dY^T x (ai and ak exchanged). Strides are in bytes.
-function assembled(fused) {
-  const [A, B, C, M, N, K, AI, AK, LDB, LDC, ADD, J, I, KK, PB, ROW, OUT, P0, P1, P2, P3] = Array(21).keys();
-  const ACC = [21, 22, 23, 24, 25, 26, 27, 28], VB = [29, 30], VA = 31, P = [P0, P1, P2, P3];
-  const leb = n => { const b = []; do { b.push((n & 127) | (n > 127 ? 128 : 0)); n >>>= 7; } while (n); return b; };
-  const get = i => [0x20, i], set = i => [0x21, i], num = n => [0x41, n], plus = 0x6a, minus = 0x6b;
-  const inc = (i, by) => [...get(i), ...by, plus, ...set(i)];
-  const load = at => [0xfd, 0x00, 2, at], splat = [0xfd, 0x09, 2, 0], store = at => [0xfd, 0x0b, 2, at];
-  const zero = [0xfd, 0x0c, ...Array(16).fill(0)];
-  const atLeast = (i, n, body) => // while (local i >= n) body
-    [0x02, 0x40, 0x03, 0x40, ...get(i), ...num(n), 0x49, 0x0d, 1, ...body, 0x0c, 0, 0x0b, 0x0b];
-  const tile = (rows, width) => {
-    const cells = [...Array(rows * width).keys()], r = c => Math.floor(c / width), w = c => c % width;
-    const fma = c => fused ? [...get(VA), ...get(VB[w(c)]), ...get(ACC[c]), 0xfd, 0x85, 0x02, ...set(ACC[c])]
-      : [...get(VA), ...get(VB[w(c)]), 0xfd, 0xe6, 0x01, ...get(ACC[c]), 0xfd, 0xe4, 0x01, ...set(ACC[c])];
-    const each = what => [...get(OUT), ...set(PB), ...[...Array(rows).keys()].flatMap(row => [
-      ...cells.filter(c => r(c) === row).flatMap(what), ...inc(PB, get(LDC))])];
-    return [
-      ...get(ROW), ...set(P0), ...P.slice(1, rows).flatMap((p, i) => [...get(P[i]), ...get(AI), plus, ...set(p)]),
-      ...get(ADD), 0x04, 0x40, ...each(c => [...get(PB), ...load(16 * w(c)), ...set(ACC[c])]),
-      0x05, ...cells.flatMap(c => [...zero, ...set(ACC[c])]), 0x0b,
-      ...get(B), ...set(PB), ...get(K), ...set(KK),
-      0x03, 0x40,
-      ...[...Array(width).keys()].flatMap(c => [...get(PB), ...load(16 * c), ...set(VB[c])]),
-      ...P.slice(0, rows).flatMap((p, row) => [...get(p), ...splat, ...set(VA),
-        ...cells.filter(c => r(c) === row).flatMap(fma), ...inc(p, get(AK))]),
-      ...inc(PB, get(LDB)), ...get(KK), ...num(1), minus, 0x22, KK, 0x0d, 0, 0x0b,
-      ...each(c => [...get(PB), ...get(ACC[c]), ...store(16 * w(c))])];
-  };
-  const rows = (n, width) => atLeast(I, n, [...tile(n, width), ...Array(n).fill([...inc(ROW, get(AI)),
-    ...inc(OUT, get(LDC))]).flat(), ...get(I), ...num(n), minus, ...set(I)]);
-  const columns = width => atLeast(J, 4 * width, [...get(M), ...set(I), ...get(A), ...set(ROW), ...get(C), ...set(OUT),
-    ...rows(4, width), ...rows(1, width),
-    ...inc(B, num(16 * width)), ...inc(C, num(16 * width)), ...get(J), ...num(4 * width), minus, ...set(J)]);
-  const body = [...get(N), ...set(J), ...columns(2), ...columns(1), 0x0b];
-  const sized = b => [...leb(b.length), ...b], section = (id, b) => [id, ...sized(b)];
-  const text = s => sized([...new TextEncoder().encode(s)]);
-  return new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0,
-    ...section(1, [1, 0x60, 11, ...Array(11).fill(0x7f), 0]),
-    ...section(2, [1, ...text("env"), ...text("memory"), 2, 0, 1]), ...section(3, [1, 0]),
-    ...section(7, [1, ...text("product"), 0, 0]),
-    ...section(10, [1, ...sized([2, 10, 0x7f, 11, 0x7b, ...body])])]);
-}
+const MOST_MEMORY = 8192; // of 64 kB each
 
 // Numbers from 0 to below 1, the same for the same seed.
 function randoms(seed) {
@@ -76,328 +36,279 @@ function refused(c) {
   for (const name of ["vocab_size", "d_model", "d_ff", "n_heads", "n_layers", "warmup_steps"]) {
     if (!Number.isInteger(c[name]) || c[name] < 1) return `${name} is ${c[name]}: give a whole number above 0`;
   }
-  for (const name of ["d_model", "d_ff", "vocab_size"]) {
-    if (c[name] % 4) return `${name} is ${c[name]}: give a multiple of 4`;
-  }
   if (c.d_model % (4 * c.n_heads)) {
-    return `d_model is ${c.d_model} and n_heads ${c.n_heads}: each head takes d_model / n_heads, a multiple of 4`;
+    return `d_model is ${c.d_model} and n_heads ${c.n_heads}: a head's width, d_model / n_heads, has to be a multiple of 4`;
   }
+  for (const name of ["d_ff", "vocab_size"]) if (c[name] % 4) return `${name} is ${c[name]}: give a multiple of 4`;
   if (!(c.rate > 0)) return `rate is ${c.rate}: give a number above 0`;
-  if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) return `label_smoothing is ${c.label_smoothing}: give 0 to below 1`;
-  return null;
+  if (!(c.label_smoothing >= 0 && c.label_smoothing < 1)) {
+    return `label_smoothing is ${c.label_smoothing}: give a number from 0 to below 1`;
+  }
+  const unknown = Object.keys(c).filter(name => !(name in USUAL));
+  return unknown.length ? `${unknown[0]} is no setting of this trainer` : null;
 }
 
 class Trainer {
-  constructor(config = {}, { fused = true, megabytes = 96 } = {}) {
-    const c = this.c = { ...USUAL, ...config }, d = c.d_model, f = c.d_ff, no = refused(c);
+  constructor(given = {}) {
+    const c = this.config = { ...USUAL, ...given }, no = refused(c);
     if (no) throw new Error(no);
-    this.shapes = [];
-    const add = (name, ...shape) => this.shapes.push({ name, shape });
-    const attention = name => ["query", "key", "value", "output"].forEach(w => add(`${name}.${w}.weight`, d, d));
-    const norm = name => { if (c.norm) { add(`${name}.weight`, d); add(`${name}.bias`, d); } };
-    add("embedding.weight", c.vocab_size, d);
-    for (const stack of ["encoder", "decoder"]) for (let l = 0; l < c.n_layers; l++) {
-      const name = `${stack}.${l}`, parts = stack === "encoder" ? ["self"] : ["self", "cross"];
-      for (const part of parts) attention(`${name}.${part}_attention`);
-      if (c.feed_forward) {
-        add(`${name}.feed_forward.inner.weight`, f, d); add(`${name}.feed_forward.inner.bias`, f);
-        add(`${name}.feed_forward.outer.weight`, d, f); add(`${name}.feed_forward.outer.bias`, d);
-      }
-      for (let r = 0; r < parts.length + (c.feed_forward ? 1 : 0); r++) norm(`${name}.residuals.${r}.norm`);
-    }
-    if (c.pre_norm) { norm("encoder_norm"); norm("decoder_norm"); }
-    this.memory = new WebAssembly.Memory({ initial: megabytes * 16 });
-    this.F = new Float32Array(this.memory.buffer);
-    const load = fused => new WebAssembly.Instance(new WebAssembly.Module(assembled(fused)),
-      { env: { memory: this.memory } }).exports.product;
-    this.fused = fused && WebAssembly.validate(assembled(true)); // a fused multiply-add is "relaxed" SIMD
-    this.product = load(this.fused);
-    this.top = 16; this.step = 0; this.flops = 0; this.tape = null; this.random = randoms(c.seed + 1);
-    const from = this.top;
-    this.w = {};
-    for (const { name, shape } of this.shapes) this.w[name] = this.tensor(shape[0], shape[1] ?? 1, false);
-    const all = this.size = this.top - from;
-    [this.weights, this.grads, this.m1, this.m2] = [0, 1, 2, 3].map(i => this.F.subarray(from + i * all,
-      from + (i + 1) * all));
-    for (const t of Object.values(this.w)) { t.dat = t.at + all; t.dv = this.F.subarray(t.dat, t.dat + t.v.length); }
-    this.base = this.top = from + 4 * all;
-    this.waves = Float32Array.from({ length: 64 * d }, (_, i) => {
-      const angle = Math.floor(i / d) / 10000 ** (2 * Math.floor(i % d / 2) / d);
-      return i % 2 ? Math.cos(angle) : Math.sin(angle);
-    });
+    this.memory = new WebAssembly.Memory({ initial: 2, maximum: MOST_MEMORY });
+    this.kernel = kernel(this.memory);
+    this.shapes = shapesOf(c); // name -> shape, in the order in which the weights lie
+    this.tape = null;
+    this.step = this.peak = 0;
+    this.top = KERNEL_PAGE;
+    this.w = Object.fromEntries(Object.entries(this.shapes).map(([name, [m, n = 1]]) => [name, this.tensor(m, n)]));
+    this.first = KERNEL_PAGE;
+    this.bytes = this.top - this.first;
+    this.room(3 * this.bytes / 4); // gradients, and Adam's two means
+    for (const weight of Object.values(this.w)) weight.back = weight.at + this.bytes;
+    this.waves = this.room(this.longest * c.d_model);
+    this.base = this.top;
     this.initialise();
   }
-  initialise() { // Xavier-uniform; what a sub-layer adds is smaller, by (8 n_layers)^(-1/4)
-    const normal = () => Math.sqrt(-2 * Math.log(1 - this.random())) * Math.cos(2 * Math.PI * this.random());
-    for (let i = 0; i < 20; i++) this.random();
-    for (const { name, shape } of this.shapes) {
-      const { v } = this.w[name], d = this.c.d_model;
-      if (name === "embedding.weight") for (let i = 0; i < v.length; i++) v[i] = normal() / Math.sqrt(d);
-      else if (shape.length === 1) v.fill(name.endsWith("weight") ? 1 : 0);
-      else {
-        const bound = (/query|key/.test(name) || !this.c.small_draw ? 1 : (8 * this.c.n_layers) ** -0.25) * Math.sqrt(6 / (shape[0] + shape[1]));
-        for (let i = 0; i < v.length; i++) v[i] = bound * (2 * this.random() - 1);
-      }
+  get longest() { return 128; } // tokens of a sentence
+  get size() { return this.bytes / 4; }
+  get weights() { return this.view(this.first, this.size); } // views hold until the memory grows, at the next update
+  values(name) { return this.view(this.w[name].at, this.w[name].rows * this.w[name].cols); }
+  gradients(name) { return this.view(this.w[name].back, this.w[name].rows * this.w[name].cols); }
+
+  // Xavier's uniform draw; what a sub-layer adds to its input begins smaller, by (8 n_layers)^(-1/4).
+  initialise() {
+    const { d_model: d, n_layers, seed, small_draw, positions } = this.config, random = randoms(seed + 1);
+    const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+    for (let i = 0; i < 20; i++) random();
+    for (const [name, [m, n]] of Object.entries(this.shapes)) {
+      const small = small_draw && !/query|key/.test(name) ? (8 * n_layers) ** -0.25 : 1;
+      const bound = small * Math.sqrt(6 / (m + n)), values = this.values(name);
+      if (name === "embedding.weight") for (let i = 0; i < m * n; i++) values[i] = normal() / Math.sqrt(d);
+      else if (n === undefined) values.fill(name.endsWith("weight") ? 1 : 0);
+      else for (let i = 0; i < m * n; i++) values[i] = bound * (2 * random() - 1);
+    }
+    const waves = this.view(this.waves, this.longest * d);
+    if (positions) for (let i = 0; i < waves.length; i++) {
+      const angle = Math.floor(i / d) / 10000 ** (2 * Math.floor(i % d / 2) / d);
+      waves[i] = i % 2 ? Math.cos(angle) : Math.sin(angle);
     }
   }
-  // --- tensors: views into one memory, freed all at once ------------------------------------------------------------
-  room(n) {
-    const at = this.top;
-    this.top += (n + 7) & ~3; // some to spare: a kernel may read past a row's end
-    if (this.top > this.F.length) throw new Error(`${Math.ceil(this.F.length / 262144)} MB are not enough: a smaller width, fewer layers or a smaller batch`);
+
+  // --- memory: taken from below, and given back all at once ----------------------------------------------------------
+  room(n) { // for n numbers, and some that a kernel may read past a row's end
+    const at = this.top, missing = (this.top += 4 * n + 31 & ~15) - this.memory.buffer.byteLength;
+    if (missing > 0) {
+      try { this.memory.grow(Math.ceil(missing / 65536) + 64); } catch {
+        throw new Error(`more than ${this.memory.buffer.byteLength >> 20} MB of memory: a smaller width or fewer layers`);
+      }
+    }
+    this.peak = Math.max(this.peak, this.top);
     return at;
   }
-  tensor(rows, cols, graded = this.tape !== null) {
-    const n = rows * cols, at = this.room(n), t = { rows, cols, at, v: this.F.subarray(at, at + n) };
-    if (graded) { t.dat = this.room(n); t.dv = this.F.subarray(t.dat, t.dat + n).fill(0); }
+  view(at, n, Kind = Float32Array) { return new Kind(this.memory.buffer, at, n); }
+  tensor(rows, cols) {
+    const t = { rows, cols, at: this.room(rows * cols), back: 0 };
+    if (this.tape) { t.back = this.room(rows * cols); this.view(t.back, rows * cols).fill(0); }
     return t;
   }
+  wholes(list) { const at = this.room(list.length); this.view(at, list.length, Int32Array).set(list); return at; }
+  transposed(at, rows, cols) { const to = this.room(rows * cols); this.kernel.transpose(at, to, rows, cols); return to; }
+  begin(training) {
+    this.top = this.base;
+    this.tape = training ? [] : null;
+    for (const weight of Object.values(this.w)) weight.turned = null;
+  }
   then(back) { this.tape?.push(back); }
-  multiply(A, ai, ak, B, ldb, C, ldc, m, n, k, add) {
-    this.flops += 2 * m * n * k;
-    this.product(4 * A, 4 * B, 4 * C, m, n, k, 4 * ai, 4 * ak, 4 * ldb, 4 * ldc, add ? 1 : 0);
-  }
-  transposed(at, rows, cols) { // its address
-    const to = this.room(rows * cols), F = this.F;
-    for (let r = 0; r < rows; r++) for (let c = 0, p = at + r * cols; c < cols; c++) F[to + c * rows + r] = F[p + c];
-    return to;
-  }
-  // --- the parts: each computes, and puts on the tape how its gradient goes back ------------------------------------
-  linear(name, x, bias = false) { // x W^T (+ b)
-    const W = this.w[name + ".weight"], rows = x.rows, m = W.rows, n = W.cols, y = this.tensor(rows, m);
-    const b = bias && this.w[name + ".bias"], F = this.F;
-    if (b) for (let r = 0; r < rows; r++) y.v.set(b.v, r * m);
+
+  // --- the parts -----------------------------------------------------------------------------------------------------
+  linear(name, x, biased = false) { // x W^T (+ b)
+    const W = this.w[name + ".weight"], b = this.w[name + ".bias"], { rows } = x, { rows: m, cols: n } = W, k = this.kernel;
+    const y = this.tensor(rows, m);
     W.turned ??= this.transposed(W.at, m, n);
-    this.multiply(x.at, n, 1, W.turned, m, y.at, m, rows, m, n, b);
+    k.product(x.at, W.turned, y.at, rows, m, n, n, 1, m, m, 0);
+    if (biased) k.add_to_rows(y.at, b.at, rows, m);
     this.then(() => {
-      this.multiply(y.dat, m, 1, W.at, n, x.dat, n, rows, n, m, true); // dY W
-      this.multiply(y.dat, 1, m, x.at, n, W.dat, n, m, n, rows, true); // dY^T x
-      if (b) for (let r = 0, p = y.dat; r < rows; r++) for (let i = 0; i < m; i++) b.dv[i] += F[p++];
+      k.product(y.back, W.at, x.back, rows, n, m, m, 1, n, n, 1); // dY W
+      k.product(y.back, x.at, W.back, m, n, rows, 1, m, n, n, 1); // dY^T x
+      if (biased) k.add_rows(b.back, y.back, rows, m);
     });
     return y;
   }
-  // `q`, `k`, `v`: [rows, d_model]; `spans`: for each sentence, [first query, queries, first key, keys]
+  // `spans`: for each sentence [first query, queries, first key, keys]. `kept` is given all weights.
   attend(q, k, v, spans, causal, kept) {
-    const { n_heads: H, d_model: d } = this.c, w = d / H, scale = this.c.scale ? 1 / Math.sqrt(w) : 1, F = this.F;
-    const out = this.tensor(q.rows, d), turned = this.transposed(k.at, k.rows, d);
-    const places = spans.map(([, n, , l]) => Array.from({ length: H }, () => this.room(n * ((l + 3) & ~3))));
-    spans.forEach(([q0, n, k0, l], s) => {
-      const ld = (l + 3) & ~3;
-      for (let h = 0; h < H; h++) {
-        const P = places[s][h], o = h * w;
-        this.multiply(q.at + q0 * d + o, d, 1, turned + o * k.rows + k0, k.rows, P, ld, n, ld, w, false);
-        for (let i = 0, p = P; i < n; i++, p += ld) {
-          const end = causal ? i + 1 : l;
-          let most = -Infinity, sum = 0;
-          for (let j = 0; j < end; j++) if (F[p + j] > most) most = F[p + j];
-          for (let j = 0; j < end; j++) sum += F[p + j] = Math.exp((F[p + j] - most) * scale);
-          for (let j = 0; j < end; j++) F[p + j] /= sum;
-          for (let j = end; j < ld; j++) F[p + j] = 0;
-        }
-        this.multiply(P, ld, 1, v.at + k0 * d + o, d, out.at + q0 * d + o, d, n, w, l, false);
-        kept?.(s, h, P, n, l, ld);
-      }
+    const { n_heads, d_model: d, scale } = this.config, root = scale ? (d / n_heads) ** -0.5 : 1, row = at => 4 * d * at;
+    const out = this.tensor(q.rows, d), keys = this.transposed(k.at, k.rows, d), filled = l => l + 3 & ~3;
+    const weights = spans.map(([, n, , l]) => this.room(n_heads * n * filled(l)));
+    spans.forEach(([i, n, j, l], s) => {
+      this.kernel.attend(q.at + row(i), keys + 4 * j, k.rows, v.at + row(j), weights[s], out.at + row(i), n, l, d, n_heads,
+        root, causal);
+      kept?.(h => Array.from({ length: n }, (_, i) => [...this.view(weights[s] + 4 * (h * n + i) * filled(l), l)]));
     });
     this.then(() => {
-      const turned = this.transposed(v.at, v.rows, d), D = this.room(Math.max(...spans.map(([, n, , l]) => n * (l + 4))));
-      spans.forEach(([q0, n, k0, l], s) => {
-        const ld = (l + 3) & ~3;
-        for (let h = 0; h < H; h++) {
-          const P = places[s][h], o = h * w;
-          this.multiply(P, 1, ld, out.dat + q0 * d + o, d, v.dat + k0 * d + o, d, l, w, n, true); // P^T dO
-          this.multiply(out.dat + q0 * d + o, d, 1, turned + o * v.rows + k0, v.rows, D, ld, n, ld, w, false); // dO V^T
-          for (let i = 0, p = P, e = D; i < n; i++, p += ld, e += ld) {
-            let dot = 0;
-            for (let j = 0; j < l; j++) dot += F[p + j] * F[e + j];
-            for (let j = 0; j < ld; j++) F[e + j] = j < l ? F[p + j] * (F[e + j] - dot) * scale : 0;
-          }
-          this.multiply(D, ld, 1, k.at + k0 * d + o, d, q.dat + q0 * d + o, d, n, w, l, true); // dS K
-          this.multiply(D, 1, ld, q.at + q0 * d + o, d, k.dat + k0 * d + o, d, l, w, n, true); // dS^T Q
-        }
-      });
+      const values = this.transposed(v.at, v.rows, d), D = this.room(Math.max(...spans.map(([, n, , l]) => n * filled(l))));
+      spans.forEach(([i, n, j, l], s) => this.kernel.attend_back(q.at + row(i), k.at + row(j), values + 4 * j, v.rows,
+        weights[s], D, out.back + row(i), q.back + row(i), k.back + row(j), v.back + row(j), n, l, d, n_heads, root));
     });
     return out;
   }
   attention(name, x, memory, spans, causal, kept) {
     const q = this.linear(name + ".query", x), k = this.linear(name + ".key", memory),
       v = this.linear(name + ".value", memory);
-    return this.linear(name + ".output", this.attend(q, k, v, spans, causal, kept && ((...a) => kept(name, ...a))));
+    return this.linear(name + ".output", this.attend(q, k, v, spans, causal, kept));
   }
   feedForward(name, x) {
-    const y = this.linear(name + ".inner", x, true), F = this.F, n = y.v.length;
-    for (let i = y.at; i < y.at + n; i++) if (F[i] < 0) F[i] = 0;
-    this.then(() => { for (let i = 0; i < n; i++) if (F[y.at + i] === 0) F[y.dat + i] = 0; });
+    const y = this.linear(name + ".inner", x, true), n = y.rows * y.cols;
+    this.kernel.relu(y.at, n);
+    this.then(() => this.kernel.relu_back(y.back, y.at, n));
     return this.linear(name + ".outer", y, true);
   }
   norm(name, x) {
-    if (!this.c.norm) return x;
-    const { v: g, dv: dg } = this.w[name + ".weight"], { v: b, dv: db } = this.w[name + ".bias"], d = x.cols, F = this.F;
-    const y = this.tensor(x.rows, d), at = this.room(x.rows), unit = this.room(x.v.length);
-    for (let r = 0, p = x.at, u = unit, o = y.at; r < x.rows; r++, p += d, u += d, o += d) {
-      let mean = 0, variance = 0;
-      for (let i = 0; i < d; i++) mean += F[p + i];
-      mean /= d;
-      for (let i = 0; i < d; i++) { const e = F[p + i] - mean; variance += e * e; }
-      const scale = F[at + r] = 1 / Math.sqrt(variance / d + 1e-6);
-      for (let i = 0; i < d; i++) { const e = F[u + i] = (F[p + i] - mean) * scale; F[o + i] = e * g[i] + b[i]; }
-    }
-    this.then(() => {
-      for (let r = 0, p = x.dat, u = unit, o = y.dat; r < x.rows; r++, p += d, u += d, o += d) {
-        let mean = 0, dot = 0;
-        for (let i = 0; i < d; i++) {
-          const e = F[o + i], t = e * g[i];
-          dg[i] += e * F[u + i]; db[i] += e; mean += t; dot += t * F[u + i];
-        }
-        mean /= d; dot /= d;
-        for (let i = 0, s = F[at + r]; i < d; i++) F[p + i] += s * (F[o + i] * g[i] - mean - F[u + i] * dot);
-      }
-    });
+    if (!this.config.norm) return x;
+    const gain = this.w[name + ".weight"], bias = this.w[name + ".bias"], { rows, cols } = x, y = this.tensor(rows, cols);
+    const unit = this.room(rows * cols), one = this.room(rows);
+    this.kernel.norm(x.at, gain.at, bias.at, y.at, unit, one, rows, cols);
+    this.then(() => this.kernel.norm_back(y.back, gain.at, unit, one, x.back, gain.back, bias.back, rows, cols));
     return y;
   }
-  residual(name, x, sublayer) { // LayerNorm(x + Sublayer(x)), or with pre_norm x + Sublayer(LayerNorm(x))
-    const { pre_norm, residual } = this.c, y = sublayer(pre_norm ? this.norm(name + ".norm", x) : x);
-    let sum = y;
-    if (residual) {
-      const F = this.F, n = x.v.length;
-      sum = this.tensor(x.rows, x.cols);
-      for (let i = 0; i < n; i++) F[sum.at + i] = F[x.at + i] + F[y.at + i];
-      this.then(() => {
-        for (let i = 0; i < n; i++) { const e = F[sum.dat + i]; F[x.dat + i] += e; F[y.dat + i] += e; }
-      });
-    }
-    return pre_norm ? sum : this.norm(name + ".norm", sum);
+  sum(x, y) {
+    const z = this.tensor(x.rows, x.cols), n = x.rows * x.cols;
+    this.kernel.add(x.at, y.at, z.at, n);
+    this.then(() => { for (const { back } of [x, y]) this.kernel.add(back, z.back, back, n); });
+    return z;
   }
-  embed(sentences) { // their rows one below the other, without padding
-    const E = this.w["embedding.weight"], d = this.c.d_model, ids = sentences.flat(), x = this.tensor(ids.length, d);
-    const root = this.c.embedding_scale ? Math.sqrt(d) : 1, F = this.F, { waves } = this, positions = this.c.positions ? 1 : 0;
-    let o = x.at;
-    for (const sentence of sentences) for (let p = 0; p < sentence.length; p++) {
-      const e = E.at + sentence[p] * d;
-      for (let i = 0; i < d; i++) F[o++] = F[e + i] * root + positions * waves[p * d + i];
-    }
-    this.then(() => ids.forEach((id, r) => {
-      for (let i = 0, e = E.dat + id * d, o = x.dat + r * d; i < d; i++) F[e + i] += F[o + i] * root;
-    }));
+  residual(name, x, sublayer) { // LayerNorm(x + Sublayer(x)), or with pre_norm x + Sublayer(LayerNorm(x))
+    const { pre_norm, residual } = this.config, y = sublayer(pre_norm ? this.norm(name + ".norm", x) : x);
+    const z = residual ? this.sum(x, y) : y;
+    return pre_norm ? z : this.norm(name + ".norm", z);
+  }
+  embed(sentences) {
+    const E = this.w["embedding.weight"], d = E.cols, root = this.config.embedding_scale ? Math.sqrt(d) : 1;
+    const ids = this.wholes(sentences.flat()), places = this.wholes(sentences.flatMap(ids => [...ids.keys()]));
+    const x = this.tensor(sentences.reduce((sum, ids) => sum + ids.length, 0), d);
+    this.kernel.embed(E.at, ids, this.waves, places, x.at, x.rows, d, root);
+    this.then(() => this.kernel.embed_back(E.back, ids, x.back, x.rows, d, root));
     return x;
   }
-  // --- Figure 1 -----------------------------------------------------------------------------------------------------
-  starts(sentences) { let at = 0; return sentences.map(s => (at += s.length) - s.length); }
+
+  // --- Figure 1 ------------------------------------------------------------------------------------------------------
   encode(src, kept) {
-    const first = this.starts(src), spans = src.map((s, i) => [first[i], s.length, first[i], s.length]);
+    const spans = spansOf(src, src), { encoder, n_layers, feed_forward, pre_norm } = this.config;
     let x = this.embed(src);
-    for (let l = 0; this.c.encoder && l < this.c.n_layers; l++) {
+    for (let l = 0; encoder && l < n_layers; l++) {
       const name = `encoder.${l}`;
       x = this.residual(name + ".residuals.0", x, y =>
-        this.attention(name + ".self_attention", y, y, spans, false, kept));
-      if (this.c.feed_forward) x = this.residual(name + ".residuals.1", x, y => this.feedForward(name + ".feed_forward", y));
+        this.attention(name + ".self_attention", y, y, spans, false, kept?.(name)));
+      if (feed_forward) x = this.residual(name + ".residuals.1", x, y => this.feedForward(name + ".feed_forward", y));
     }
-    return this.c.pre_norm ? this.norm("encoder_norm", x) : x;
+    return pre_norm ? this.norm("encoder_norm", x) : x;
   }
   decode(src, tgt, memory, kept) { // the logits
-    const from = this.starts(src), first = this.starts(tgt);
-    const own = tgt.map((t, i) => [first[i], t.length, first[i], t.length]),
-      cross = tgt.map((t, i) => [first[i], t.length, from[i], src[i].length]);
+    const own = spansOf(tgt, tgt), cross = spansOf(tgt, src), c = this.config;
     let x = this.embed(tgt);
-    for (let l = 0; l < this.c.n_layers; l++) {
+    for (let l = 0; l < c.n_layers; l++) {
       const name = `decoder.${l}`;
-      x = this.residual(name + ".residuals.0", x, y => this.attention(name + ".self_attention", y, y, own, this.c.causal_mask, kept));
-      if (this.c.cross_attention) x = this.residual(name + ".residuals.1", x, y =>
-        this.attention(name + ".cross_attention", y, memory, cross, false, kept));
-      if (this.c.feed_forward) x = this.residual(name + ".residuals.2", x, y => this.feedForward(name + ".feed_forward", y));
+      x = this.residual(name + ".residuals.0", x, y =>
+        this.attention(name + ".self_attention", y, y, own, c.causal_mask, kept?.(name)));
+      if (c.cross_attention) x = this.residual(name + ".residuals.1", x, y =>
+        this.attention(name + ".cross_attention", y, memory, cross, false, kept?.(`cross.${l}`)));
+      if (c.feed_forward) x = this.residual(name + ".residuals.2", x, y => this.feedForward(name + ".feed_forward", y));
     }
-    return this.linear("embedding", this.c.pre_norm ? this.norm("decoder_norm", x) : x);
+    return this.linear("embedding", c.pre_norm ? this.norm("decoder_norm", x) : x);
   }
-  begin(training) {
-    this.top = this.base; this.tape = training ? [] : null;
-    for (const t of Object.values(this.w)) t.turned = undefined;
-  }
-  // Label-smoothed cross-entropy; the logits become the gradient's. Also says which rows were predicted right.
-  loss(logits, wanted, right) {
-    const V = logits.cols, e = this.c.label_smoothing, F = this.F, n = wanted.length;
-    let total = 0;
-    for (let r = 0, p = logits.at, g = logits.dat; r < n; r++, p += V, g += V) {
-      let most = -Infinity, best = 0, sum = 0, all = 0;
-      for (let i = 0; i < V; i++) { const x = F[p + i]; all += x; if (x > most) { most = x; best = i; } }
-      const wrong = F[p + wanted[r]];
-      right?.push(best === wanted[r]);
-      if (this.tape) {
-        for (let i = 0; i < V; i++) sum += F[g + i] = Math.exp(F[p + i] - most);
-        for (let i = 0, s = 1 / (sum * n), q = e / V / n; i < V; i++) F[g + i] = F[g + i] * s - q;
-        F[g + wanted[r]] -= (1 - e) / n;
-      } else for (let i = 0; i < V; i++) sum += Math.exp(F[p + i] - most);
-      total += most + Math.log(sum) - (1 - e) * wrong - e / V * all;
-    }
-    return total / n;
-  }
-  // `pairs`: [source with END, target between START and END]. Leaves the gradient in `grads`.
-  gradient(pairs) {
-    this.begin(true);
-    this.grads.fill(0);
-    const src = pairs.map(p => p[0]), tgt = pairs.map(p => p[1].slice(0, -1));
-    const logits = this.decode(src, tgt, this.encode(src)), loss = this.loss(logits, pairs.flatMap(p => p[1].slice(1)));
-    for (let i = this.tape.length; i--;) this.tape[i]();
-    this.peak = Math.max(this.peak ?? 0, 4 * this.top);
+
+  // --- training ------------------------------------------------------------------------------------------------------
+  // `pairs`: [source with END, target between START and END]. Gives the loss, and right[row] where it is given.
+  loss(pairs, right) {
+    const src = pairs.map(pair => pair[0]), tgt = pairs.map(pair => pair[1].slice(0, -1));
+    const x = this.decode(src, tgt, this.encode(src)), wanted = pairs.flatMap(pair => pair[1].slice(1));
+    const hits = this.room(x.rows), smoothing = this.config.label_smoothing;
+    const loss = this.kernel.cross_entropy(x.at, x.back, this.wholes(wanted), hits, x.rows, x.cols, smoothing);
+    right?.push(...this.view(hits, x.rows, Int32Array));
     return loss;
   }
-  rate() { // of the next update: equation 3 times `rate`; without warm-up constant, at its peak
-    const { d_model, warmup_steps, rate, warmup } = this.c, s = warmup ? this.step + 1 : warmup_steps;
+  gradient(pairs) { // left in the gradients
+    this.begin(true);
+    this.view(this.first + this.bytes, this.size).fill(0);
+    const loss = this.loss(pairs);
+    while (this.tape.length) this.tape.pop()();
+    return loss;
+  }
+  rate() { // equation 3 times `rate`; without warm-up constant, at its peak
+    const { d_model, warmup_steps, rate, warmup } = this.config, s = warmup ? this.step + 1 : warmup_steps;
     return rate * d_model ** -0.5 * Math.min(s ** -0.5, s * warmup_steps ** -1.5);
   }
   adam() {
-    const { weights: w, grads: g, m1, m2, size } = this, rate_ = this.rate(), s = ++this.step, a = 0.9, b = 0.98;
-    const rate = rate_ / (1 - a ** s), scale = 1 / Math.sqrt(1 - b ** s);
-    for (let i = 0; i < size; i++) {
-      const e = g[i], m = m1[i] = a * m1[i] + (1 - a) * e, v = m2[i] = b * m2[i] + (1 - b) * e * e;
-      w[i] -= rate * m / (Math.sqrt(v) * scale + 1e-9);
-    }
+    const rate = this.rate(), s = ++this.step, [w, g, mean, square] = [0, 1, 2, 3].map(i => this.first + i * this.bytes);
+    this.kernel.adam(w, g, mean, square, this.size, rate / (1 - 0.9 ** s), 1 / Math.sqrt(1 - 0.98 ** s));
   }
   update(pairs) {
     const loss = this.gradient(pairs);
-    if (!Number.isFinite(loss)) throw new Error(`the loss is no longer a number after ${this.step} updates: a smaller rate`);
+    if (!Number.isFinite(loss)) throw new Error(`after ${this.step} updates the loss is no number any more: a lower rate`);
     this.adam();
     return loss;
   }
-  // The loss of unseen pairs, and for each whether greedy search would write it exactly: each word right after the
-  // right words before it.
-  score(pairs) {
+
+  // --- what it has learned -------------------------------------------------------------------------------------------
+  score(pairs) { // exact: the share that greedy search would write, each token right after the right ones before it
     this.begin(false);
-    const src = pairs.map(p => p[0]), tgt = pairs.map(p => p[1].slice(0, -1)), right = [];
-    const loss = this.loss(this.decode(src, tgt, this.encode(src)), pairs.flatMap(p => p[1].slice(1)), right);
+    const right = [], loss = this.loss(pairs, right);
     let at = 0;
-    const rows = tgt.map(t => right.slice(at, at += t.length));
+    const rows = pairs.map(([, tgt]) => right.slice(at, at += tgt.length - 1).map(Boolean));
     return { loss, rows, exact: rows.filter(row => row.every(Boolean)).length / rows.length };
   }
-  translate(sentences, longest = 24) { // greedy
+  translate(sources, most = 24) {
     this.begin(false);
-    const memory = this.encode(sentences), out = sentences.map(() => [START]);
-    let open = sentences.map((_, i) => i), top = null;
-    for (let n = 0; n < longest && open.length; n++) {
+    const memory = this.encode(sources), out = sources.map(() => [START]);
+    let open = out, top = 0;
+    for (let n = 0; n < most && open.length; n++) {
       if (top) this.top = top; // the weights' transposes stay below
-      const logits = this.decode(sentences, out, memory), V = logits.cols;
-      top ??= this.top;
+      const x = this.decode(sources, out, memory), logits = this.view(x.at, x.rows * x.cols);
+      top ||= this.top;
       let row = -1;
-      out.forEach((o, i) => {
-        row += o.length;
-        if (!open.includes(i)) return;
+      for (const ids of out) {
+        row += ids.length;
+        if (!open.includes(ids)) continue;
         let best = END;
-        for (let v = END; v < V; v++) if (logits.v[row * V + v] > logits.v[row * V + best]) best = v;
-        o.push(best);
-      });
-      open = open.filter(i => out[i].at(-1) !== END);
+        for (let i = END; i < x.cols; i++) if (logits[row * x.cols + i] > logits[row * x.cols + best]) best = i;
+        ids.push(best);
+      }
+      open = open.filter(ids => ids.at(-1) !== END);
     }
-    return out.map(o => o.slice(1, o.at(-1) === END ? -1 : undefined));
+    return out.map(ids => ids.slice(1, ids.at(-1) === END ? -1 : undefined));
   }
-  // Which tokens of the target the model writes by itself: without the mask of the future only this counts.
   written(pairs) {
     const found = this.translate(pairs.map(pair => pair[0]));
-    return pairs.map((pair, i) => pair[1].slice(1).map((w, j) => (found[i][j] ?? END) === w));
+    return pairs.map(([, tgt], i) => tgt.slice(1).map((id, j) => (found[i][j] ?? END) === id));
   }
-  maps(src, tgt) { // for one pair of sentences, name -> head -> rows of weights
+  maps(source, read) {
     this.begin(false);
-    const place = name => name.includes("cross") ? `cross.${name.split(".")[1]}` : name.slice(0, name.lastIndexOf("."));
-    const found = {}, keep = (name, s, h, P, n, l, ld) => (found[place(name)] ??= [])[h] = Array.from({ length: n },
-      (_, i) => [...this.F.subarray(P + i * ld, P + i * ld + l)]);
-    this.decode([src], [tgt], this.encode([src], keep), keep);
+    const found = {}, heads = [...Array(this.config.n_heads).keys()], kept = name => map => { found[name] = heads.map(map); };
+    this.decode([source], [read], this.encode([source], kept), kept);
     return found;
   }
+}
+
+function shapesOf({ vocab_size, d_model: d, d_ff: f, n_layers, feed_forward, norm, pre_norm }) {
+  const shapes = { "embedding.weight": [vocab_size, d] };
+  const add = (name, ...shape) => { shapes[name] = shape; };
+  const normed = name => { if (norm) { add(name + ".weight", d); add(name + ".bias", d); } };
+  for (const stack of ["encoder", "decoder"]) for (let l = 0; l < n_layers; l++) {
+    const name = `${stack}.${l}`, attentions = stack === "encoder" ? ["self"] : ["self", "cross"];
+    for (const kind of attentions) for (const part of ["query", "key", "value", "output"]) {
+      add(`${name}.${kind}_attention.${part}.weight`, d, d);
+    }
+    if (feed_forward) {
+      add(`${name}.feed_forward.inner.weight`, f, d); add(`${name}.feed_forward.inner.bias`, f);
+      add(`${name}.feed_forward.outer.weight`, d, f); add(`${name}.feed_forward.outer.bias`, d);
+    }
+    for (let r = 0; r < attentions.length + feed_forward; r++) normed(`${name}.residuals.${r}.norm`);
+  }
+  if (pre_norm) { normed("encoder_norm"); normed("decoder_norm"); }
+  return shapes;
+}
+function spansOf(queries, keys) {
+  let i = 0, j = 0;
+  return queries.map(({ length: n }, s) => {
+    const l = keys[s].length;
+    i += n; j += l;
+    return [i - n, n, j - l, l];
+  });
 }
