@@ -9,12 +9,13 @@ const SCRIPTS = ["vocabulary.js", "kernel.js", "trainer.js", "text.js"];
 // The page's scripts in this process: their names as globals.
 function load(names = SCRIPTS) {
   globalThis.KERNEL = fs.readFileSync(path.join(__dirname, "kernel.wasm"), "base64");
+  globalThis.GRAMMAR = fs.readFileSync(path.join(__dirname, "../grammar/playground.txt"), "utf8");
   vm.runInThisContext(names.map(text).join("\n")
     + "\nObject.assign(globalThis, { Trainer, Language, randoms, written, USUAL, END });");
 }
 
 function train({ batch = 64, updates = 400, every = 50, unseen = 200, ...config }, sentences) {
-  const language = new Language(), trainer = new Trainer({ vocab_size: language.size, ...config }), c = trainer.config;
+  const language = new Language(GRAMMAR), trainer = new Trainer({ vocab_size: language.size, ...config }), c = trainer.config;
   const draw = randoms(7), next = randoms(c.seed + 1000), seen = new Set(), tests = [], curve = [];
   const key = pair => pair[0].join(" ");
   while (tests.length < unseen) {
@@ -38,7 +39,7 @@ function train({ batch = 64, updates = 400, every = 50, unseen = 200, ...config 
       sum = 0;
     }
   }
-  const source = line => language.encode([line.toLowerCase().match(/[\p{L}]+|[.,]/gu), []])[0];
+  const source = line => language.encode([language.read(line), []])[0];
   return {
     config: c, batch, updates, weights: trainer.size, words: language.size, curve, exact: curve.at(-1).exact,
     loss: curve.at(-1).loss, updates_per_second: updates / spent,
