@@ -219,6 +219,28 @@ function choose(name) {
   renderPython();
 }
 
+// Pale but for one query, one key, or one edge.
+function light(svg, q = null, k = null) {
+  for (const node of svg.querySelectorAll("[data-q], [data-k]")) {
+    const own = node.dataset, wrong = (q !== null && own.q !== undefined && +own.q !== q)
+      || (k !== null && own.k !== undefined && +own.k !== k);
+    node.style.opacity = wrong ? (node.classList.contains("cell") ? 0.35 : node.localName === "path" ? 0.06 : 0.45)
+      : "";
+  }
+}
+
+// The figure by itself: colours in place of variables, and text in the page's ink.
+function standalone(svg) {
+  const copy = svg.cloneNode(true), style = getComputedStyle(document.documentElement);
+  copy.querySelectorAll(".hit").forEach(node => node.remove());
+  let text = new XMLSerializer().serializeToString(copy);
+  text = text.replace(/ style="[^"]*"| tabindex="[^"]*"| data-[qk]="[^"]*"/g, "");
+  text = text.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim())
+    .replaceAll("currentColor", style.getPropertyValue("--ink").trim());
+  return text.replace(/(<svg[^>]*>)/,
+    `$1<rect width="100%" height="100%" fill="${style.getPropertyValue("--paper").trim()}"/>`);
+}
+
 // --- one head ------------------------------------------------------------------------------------------------------
 function sides(stack) {
   const { src, read, written } = shown.now;

@@ -274,7 +274,7 @@ function renderCurves() {
 }
 function renderMaps({ maps }) {
   const [english, german] = SENTENCES[IT].map(side => side.split(" ")), it = english.indexOf("it"), noun = english.indexOf("cup");
-  const heads = Object.entries(maps).flatMap(([place, list]) => list.map((rows, h) => ({ name: `${place}.${h}`, rows,
+  const heads = Object.entries(maps).sort().flatMap(([place, list]) => list.map((rows, h) => ({ name: `${place}.${h}`, rows,
     stack: place.split(".")[0], title: `${capital(place.split(".")[0])}, layer ${+place.split(".")[1] + 1}, head ${h + 1}` })));
   const looking = heads.filter(({ stack }) => stack === (maps["encoder.0"] ? "encoder" : "decoder"));
   const best = looking.reduce((a, b) => b.rows[it][noun] > a.rows[it][noun] ? b : a);
@@ -370,7 +370,7 @@ function build() {
   $("switches").replaceChildren(...Object.entries(SWITCHES).map(([name, [title, , why, chapter]]) => make("li", {},
     make("label", {}, make("input", { type: "checkbox", role: "switch", id: `part-${name}`, onchange: () => flip(name) }), ` ${title}`),
     make("p", {}, why, GIVEN.chapters !== null && " ", GIVEN.chapters !== null && make("a", { target: "_blank", rel: "noopener",
-      href: `${GIVEN.chapters}${chapter}${GIVEN.ending}` }, `Chapter on ${title.toLowerCase()}`)), expectation(name))));
+      href: `${GIVEN.chapters}${chapter}${GIVEN.ending}` }, capital(chapter.split("/")[1].replace("_", " ")))), expectation(name))));
 }
 function renderSetting() {
   for (const [name, [, values]] of Object.entries(NUMBERS)) {
@@ -385,9 +385,10 @@ function renderSetting() {
 }
 
 // --- look inside, take along ---------------------------------------------------------------------------------------
-const inside = () => JSON.parse($("inside").textContent); // the live page as HTML, and its engine
+const inside = () => JSON.parse($("inside").textContent).html; // the live page, which waits for its data
 async function cutting() { // in which head does the pronoun hang on the edge from "it" to its noun?
-  const exported = await ask("exported"), page = inside(), engine = connect(page.engine, "Engine", () => null);
+  const exported = await ask("exported"), [, script] = /<script id="engine">([^]*?)<\/script>/.exec(inside());
+  const engine = connect(script, "Engine", () => null);
   await engine("open", exported);
   const pronoun = words => words.find(word => ["er", "sie", "es"].includes(word));
   const counts = Array(run.state.n_heads).fill(0);
@@ -407,7 +408,7 @@ async function cutting() { // in which head does the pronoun hang on the edge fr
     + `instead, in ${control}.` };
 }
 async function lookInside(head) {
-  const { config, vocabulary, weights, sentences } = await ask("exported"), page = inside();
+  const { config, vocabulary, weights, sentences } = await ask("exported"), html = inside();
   const base64 = buffer => btoa(Array.from(new Uint8Array(buffer), byte => String.fromCharCode(byte)).join(""));
   const text = written(SENTENCES[IT + 1][0].split(" ")), data = (id, content, type = "text/plain") =>
     `<script type="${type}" id="${id}">${content}</` + "script>";
@@ -417,9 +418,9 @@ async function lookInside(head) {
         task: "You have just trained this. Click the line from \u201cit\u201d to \u201chat\u201d and cut it: does \u201cer\u201d change?" },
       { title: "The king and the woman", text: written(SENTENCES[KING][0].split(" ")),
         task: "Which head tells the decoder who sees whom? Choose the verb, and ask \u201cWhich head?\u201d" }] };
-  const html = page.html.replace("<!--DATA-->", () => [data("run", JSON.stringify(about).replaceAll("<", "\\u003c"),
+  const whole = html.replace("<!--DATA-->", () => [data("run", JSON.stringify(about).replaceAll("<", "\\u003c"),
     "application/json"), data("weights", base64(weights)), data("vocabulary", base64(vocabulary.content))].join("\n"));
-  const frame = make("iframe", { title: "Look inside the Transformer that you have trained", srcdoc: html, class: "live" });
+  const frame = make("iframe", { title: "Look inside the Transformer that you have trained", srcdoc: whole, class: "live" });
   $("inside-frame").replaceChildren(frame);
   $("own").scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
 }
