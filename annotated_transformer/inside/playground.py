@@ -21,23 +21,24 @@ NAMES = "Training, USUAL, answering, written"  # of the trainer's scripts, what 
 BOOK = "{doc_host}{doc_baseurl}/".format(**project["settings"])
 
 
-def slim(source: str) -> str:
+def slim(source: str, comment: str = "//") -> str:
     "A file without comments of whole lines, and without the spaces before its lines."
-    return re.sub(r"^\s+", "", re.sub(r"^ *(//|#).*\n", "", source, flags=re.M), flags=re.M)
+    return re.sub(r"^\s+", "", re.sub(rf"^ *{comment}.*\n", "", source, flags=re.M), flags=re.M)
 
 
 def playground_page(chapters: str | None = BOOK, ending: str = ".html") -> str:
     """The playground as HTML. `chapters`: the folder of the book's chapters, whose addresses end in `ending`, for links
     to them; None leaves them out."""
     symbols = re.search(r"^const PAD = .*$", text("vocabulary.js"), re.M)[0]
-    rules = json.dumps(slim(GRAMMAR.read_text(encoding="utf-8")), ensure_ascii=False)
+    rules = json.dumps(slim(GRAMMAR.read_text(encoding="utf-8"), "#"), ensure_ascii=False)
     trainer = f"{kernel()}{symbols}\nconst GRAMMAR = {rules};\n{slim(text(*TRAINER))}"
     given = {"chapters": chapters, "ending": ending, "expected": expected()}
     return filled("playground.html", {
         "/*STYLE*/": slim(text(*STYLE)), "/*SCRIPTS*/": slim(text(*FRONT)),
-        "<!--DATA-->": f"{element('given', given)}\n<script id=\"trainer\">const {{ {NAMES} }} = (() => {{\n{trainer}"
+        "/*LEARNING*/": slim(text("learning.js")),
+        "<!--DATA-->": f"<script id=\"trainer\">const {{ {NAMES} }} = (() => {{\n{trainer}"
                        f"return {{ {NAMES} }};\n}})();</script>",
-        "<!--INSIDE-->": element("inside", {"html": assembled("<!--DATA-->")})})
+        "<!--INSIDE-->": f"{element('given', given)}\n{element('inside', {'html': assembled('<!--DATA-->')})}"})
 
 # %% ../../nbs/inside/playground.ipynb #9de7a231
 def expected() -> dict | None:
