@@ -100,6 +100,17 @@ class Language {
   read(line) { // a sentence as one writes it, in words of this language
     return (line.match(/[\p{L}]+|[.,]/gu) ?? []).map((word, i) => i || this.ids.has(word) ? word : word.toLowerCase());
   }
+  file() { // a vocabulary in the format of Hugging Face's tokenizers; English is written in small letters
+    const token = (word, i) => i < 4 ? word : word ? (/\p{L}/u.test(word) ? WORD_START : "") + word : `<${i}>`;
+    return new TextEncoder().encode(JSON.stringify({
+      version: "1.0", added_tokens: [], normalizer: { type: "Lowercase" },
+      pre_tokenizer: { type: "Sequence", pretokenizers: [
+        { type: "Metaspace", replacement: WORD_START, prepend_scheme: "always", split: true },
+        { type: "Punctuation", behavior: "Isolated" }] },
+      model: { type: "WordPiece", unk_token: "<unk>", continuing_subword_prefix: "##", max_input_chars_per_word: 200,
+        vocab: Object.fromEntries(this.list.map((word, i) => [token(word, i), i])) },
+    })).buffer;
+  }
   words(ids) { return ids.map(id => this.list[id]); }
 }
 

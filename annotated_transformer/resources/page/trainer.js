@@ -9,6 +9,7 @@
 //   trainer.translate(sources)     greedy search: a list of ids for each, without END
 //   trainer.written(pairs)         rows as score's, of what the model writes by itself
 //   trainer.maps(source, read)     { "encoder.0": [head][query][key], "decoder.0": ..., "cross.0": ... }
+//   trainer.exported(language)     { config, vocabulary: { name, content }, weights }: a run, as the live page opens it
 //   trainer.values(name), trainer.gradients(name), trainer.weights, trainer.shapes, trainer.config, trainer.peak (bytes)
 //
 // A tensor is { rows, cols, at, back }: where its numbers and their gradient lie in WebAssembly's memory, in bytes.
@@ -284,6 +285,42 @@ class Trainer {
     this.decode([source], [read], this.encode([source], kept), kept);
     return found;
   }
+
+  // A run's config.json, vocabulary and weights, for the live page's engine and for the package.
+  exported(language) {
+    const { vocab_size, n_layers, d_model, d_ff, n_heads, pre_norm, scale, warmup_steps, rate, label_smoothing, seed } =
+      this.config, missing = WHOLE.filter(name => !this.config[name]), d_k = d_model / n_heads;
+    if (missing.length) throw new Error(`the page that looks inside has only whole models: this one has no ${missing[0]}`);
+    const tensors = Object.entries(this.shapes).map(([name, shape]) => {
+      const values = this.values(name).slice();
+      if (!scale && /query/.test(name)) for (let i = 0; i < values.length; i++) values[i] *= Math.sqrt(d_k); // divided there
+      return { name, shape, values };
+    });
+    return {
+      config: {
+        kind: "transformer",
+        model: { vocab_size, n_layers, d_model, d_ff, n_heads, d_k, d_v: d_k, dropout: 0, pre_norm, positions: "sinusoidal" },
+        training: { steps: this.step, warmup_steps, rate, label_smoothing, seed },
+        data: { name: "playground", src: "en", tgt: "de" },
+      },
+      vocabulary: { name: "vocabulary.json", content: language.file() },
+      weights: safetensors(tensors),
+    };
+  }
+}
+const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder", "embedding_scale"];
+
+function safetensors(tensors) { // a header of JSON, its length before it in 8 bytes, then the numbers
+  let at = 0;
+  const header = Object.fromEntries(tensors.map(({ name, shape, values }) =>
+    [name, { dtype: "F32", shape, data_offsets: [at, at += values.byteLength] }]));
+  const json = JSON.stringify(header), text = new TextEncoder().encode(json.padEnd(json.length + 7 & ~7));
+  const file = new Uint8Array(8 + text.length + at);
+  new DataView(file.buffer).setUint32(0, text.length, true);
+  file.set(text, 8);
+  tensors.forEach(({ name, values }) =>
+    file.set(new Uint8Array(values.buffer), 8 + text.length + header[name].data_offsets[0]));
+  return file.buffer;
 }
 
 function shapesOf({ vocab_size, d_model: d, d_ff: f, n_layers, feed_forward, norm, pre_norm }) {
