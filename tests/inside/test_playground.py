@@ -1,21 +1,25 @@
 """The page's trainer against PyTorch: each switch, several shapes; its text against the package's grammar machine."""
 import base64
 import json
+import random
+import re
 import shutil
 import subprocess
-from importlib.resources import files
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 
-from annotated_transformer.corpus.synchronous_grammar import draw_derivation, read_grammar, realise
+from annotated_transformer.corpus.grammar import GRAMMAR_FILES
+from annotated_transformer.corpus.synchronous_grammar import derivations, draw_derivation, read_grammar, realise
 from annotated_transformer.decoding.translation import load
+from annotated_transformer.inside.attention_figures import SUBLAYERS
 from annotated_transformer.inside.explore import PAGE
 from annotated_transformer.inside.playground import logits
+from annotated_transformer.model.attention import recording
 from annotated_transformer.model.symbols import END, PAD, START
 from annotated_transformer.training.optimizer import highest_rate, learning_rate
 
@@ -93,8 +97,9 @@ class Reference:
 
 
 def distance(one: dict, other: dict) -> float:
-    "The largest difference of two tensors of a name, by the L2 norm, as a share of the tensor's own."
-    return max(((one[name] - other[name]).norm() / one[name].norm().clamp(min=1e-6)).item() for name in one)
+    "The largest difference of two tensors of a name, by the L2 norm: a share of the tensor's, if it isn't tiny."
+    least = 1e-3 * max(tensor.norm() for tensor in one.values())
+    return max(((one[name] - other[name]).norm() / one[name].norm().clamp(min=least)).item() for name in one)
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +120,104 @@ def test_the_trainer_computes_what_pytorch_computes(answers, i):
         assert distance(ours.weights, answer["end"]) < 1e-4
         ours.weights = answer["end"]
     assert answer["written"] == [ours.write(pair[0]) for pair in answer["batches"][0]]
+
+
+@needs_node
+def test_a_hundred_updates_from_the_pages_own_start():
+    "Rounding errors grow with every update; after a hundred both are still the same model."
+    (answer,) = trained([{"config": {"n_layers": 1}, "updates": 100, "pairs": 16}])
+    ours = Reference(answer)
+    losses = [ours.update(pairs) for pairs in answer["batches"]]
+    assert losses[-1] < 0.8 * losses[0]
+    np.testing.assert_allclose(answer["losses"], losses, rtol=1e-3)
+    with torch.no_grad():
+        assert distance(ours.weights, answer["end"]) < 1e-2
+
+
+@needs_node
+@pytest.mark.parametrize("config", [{"n_layers": 1, "scale": False}, {**SMALL, "pre_norm": True}], ids=str)
+def test_what_was_trained_is_a_run(config, tmp_path):
+    "The live page's engine and the package's model translate and attend as the trainer does."
+    (answer,) = trained([{"config": config, "updates": 40, "pairs": 16, "folder": str(tmp_path)}])
+    t = load(tmp_path)
+    parts = zip(*(answer[part] for part in ("sentences", "written", "maps", "engine")), answer["batches"][0], strict=True)
+    for line, ids, maps, live, (source, _) in list(parts)[:6]:
+        assert t.encode([line]) == [source]
+        with recording(t.model) as kept, torch.inference_mode():
+            best = t.model(torch.tensor([source]), torch.tensor([[START, *ids]]))[0, :, END:].argmax(-1) + END
+        assert best[:-1].tolist() == ids == live["output"][:len(ids)]
+        for stack, name in SUBLAYERS.items():
+            for layer, head in product(range(t.model.config.n_layers), range(t.model.config.n_heads)):
+                weights = kept[name.format(layer)][0][0, head].numpy()
+                np.testing.assert_allclose(maps[f"{stack}.{layer}"][head], weights, atol=1e-5)
+                for row, same in zip(weights, live["maps"][f"{stack}.{layer}.{head}"], strict=False):
+                    np.testing.assert_allclose(row[:len(same)], same, atol=1e-5)
+
+
+@needs_node
+def test_the_page_draws_the_packages_sentences():
+    "Both read the same file; from the same random numbers they draw the same pairs."
+    class Xorshift(random.Random):  # randoms() of trainer.js
+        state = 5 * 2654435761 + 12345 & 0xffffffff
+
+        def random(self) -> float:
+            s = self.state
+            s ^= s << 13 & 0xffffffff
+            s ^= s >> 17
+            self.state = s ^ s << 5 & 0xffffffff
+            return self.state / 2**32
+
+    script = """const { load } = require(process.argv[1] + "/headless.js");
+        load();
+        const language = new Language(GRAMMAR), random = randoms(5), pairs = Array.from({ length: 300 }, () => language.sentence(random));
+        const known = pairs.every(pair => language.encode(pair).flat().every(id => id > 1));
+        process.stdout.write(JSON.stringify({ known, size: language.size, pairs: pairs.map(pair => pair.map(written)) }));"""
+    ran = subprocess.run([NODE, "-e", script, str(PAGE)], capture_output=True, check=True)
+    page = json.loads(ran.stdout)
+    assert page["known"] and page["size"] == 244
+    grammar, rng, ours = read_grammar((GRAMMAR_FILES / "playground.txt").read_text(encoding="utf-8")), Xorshift(), []
+    while len(ours) < 300:
+        example = realise(draw_derivation(grammar, rng))
+        nouns = re.findall(r"\(N (\w+)\)", example.tree)
+        if len(set(nouns)) == len(nouns):
+            ours.append([example.src, example.tgt])
+    assert page["pairs"] == ours
+    for line, german in ours[:20]:
+        assert {realise(d).tgt for d in derivations(grammar, line)} == {german}
+
+
+@needs_node
+@pytest.mark.parametrize("config, said", [
+    ({"n_heads": 3}, "d_model is 32 and n_heads 3: a head's width, d_model / n_heads, has to be a multiple of 4"),
+    ({"d_model": 0}, "d_model is 0: give a whole number above 0"), ({"d_ff": 30}, "d_ff is 30: give a multiple of 4"),
+    ({"rate": -1}, "rate is -1: give a number above 0"), ({"mask": False}, "mask is no setting of this trainer"),
+    ({"label_smoothing": 1}, "label_smoothing is 1: give a number from 0 to below 1"),
+    ({"rate": 1e30}, "updates the loss is no number any more: a lower rate"),
+    ({"d_model": 4096, "d_ff": 65536}, "MB of memory: a smaller width or fewer layers")], ids=str)
+def test_what_cannot_be_trained(config, said):
+    ran = subprocess.run([NODE, PAGE / "headless.js", json.dumps({**config, "updates": 9, "unseen": 1, "batch": 2})],
+                         capture_output=True, text=True)
+    assert ran.returncode == 2 and ran.stderr.endswith(said + "\n") and ran.stderr.count("\n") == 1
+
+
+@needs_node
+def test_without_a_page():
+    ran = subprocess.run([NODE, PAGE / "headless.js", '{"updates": 3, "every": 2, "unseen": 5, "causal_mask": false}',
+                          "The king sees the woman."], capture_output=True, check=True)
+    said = json.loads(ran.stdout)
+    assert [point["step"] for point in said["curve"]] == [2, 3] and list(said["translations"]) == [
+        "The king sees the woman."]
+
+
+def test_the_kernel_is_what_its_source_gives(tmp_path):
+    "The command stands at the top of kernel.c."
+    source = (PAGE / "kernel.c").read_text(encoding="utf-8")
+    command = re.search(r"//   (clang .*?)\n//\n", source, re.S)[1].replace("\\\n//", "").split()
+    version = re.search(r"with clang and lld ([\d.]+\d)", source)[1]
+    clang = shutil.which("clang")
+    if clang is None or shutil.which("wasm-ld") is None:
+        pytest.skip("no clang or wasm-ld")
+    if version not in subprocess.run([clang, "--version"], capture_output=True, text=True).stdout:
+        pytest.skip(f"kernel.wasm was made by clang {version}")
+    subprocess.run([*command[:-2], tmp_path / "kernel.wasm", PAGE / "kernel.c"], check=True)
+    assert (tmp_path / "kernel.wasm").read_bytes() == (PAGE / "kernel.wasm").read_bytes()

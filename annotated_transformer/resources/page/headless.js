@@ -6,12 +6,12 @@ const fs = require("fs"), path = require("path"), vm = require("vm");
 const text = name => fs.readFileSync(path.join(__dirname, name), "utf8");
 const SCRIPTS = ["vocabulary.js", "kernel.js", "trainer.js", "text.js"];
 
-// The page's scripts in this process: their names as globals.
-function load(names = SCRIPTS) {
+// The page's scripts in this process, and names of theirs as globals.
+function load(names = SCRIPTS, more = []) {
   globalThis.KERNEL = fs.readFileSync(path.join(__dirname, "kernel.wasm"), "base64");
   globalThis.GRAMMAR = fs.readFileSync(path.join(__dirname, "../grammar/playground.txt"), "utf8");
   vm.runInThisContext(names.map(text).join("\n")
-    + "\nObject.assign(globalThis, { Trainer, Language, randoms, written, USUAL, END });");
+    + `\nObject.assign(globalThis, { Trainer, Language, randoms, written, START, END, ${more} });`);
 }
 
 function train({ batch = 64, updates = 400, every = 50, unseen = 200, ...config }, sentences) {
