@@ -234,7 +234,12 @@ async function download() { // a folder of these three is a run
   save(vocabulary.content, "application/json", vocabulary.name);
   save(JSON.stringify(config, null, 1), "application/json", "config.json");
 }
-function python() { return ""; }
+function python() {
+  const given = NUMBERS.filter(name => state[name] !== PAPER[name]).map(name => `${name}=${state[name]}`);
+  const off = { post_norm: "pre_norm=True", label_smoothing: "label_smoothing=0" };
+  const call = [task?.enough ? 400 : task?.until ?? 400, ...given, ...state.off.map(name => off[name] ?? `${name}=False`)];
+  return `from annotated_transformer.inside.playground import train\n\nweights = train(${call.join(", ")})`;
+}
 
 more = { name: nameOf, begun, shown, ended, failed };
 build();

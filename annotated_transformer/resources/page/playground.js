@@ -1,14 +1,7 @@
 // The playground: training.js trains in a worker, and this draws what it reports. learning.js adds switches and tasks:
 // it comes later in the file, so that training can begin before.
 "use strict";
-const SENTENCES = [
-  ["now the clever woman opens a small window .", "jetzt macht die kluge Frau ein kleines Fenster auf ."],
-  ["the man buys a cup because it is red .", "der Mann kauft eine Tasse , weil sie rot ist ."],
-  ["the man buys a hat because it is red .", "der Mann kauft einen Hut , weil er rot ist ."],
-  ["the king sees the woman .", "der K\u00f6nig sieht die Frau ."],
-  ["the woman sees the king .", "die Frau sieht den K\u00f6nig ."],
-  ["because the dog can sleep , it is clever .", "weil der Hund schlafen kann , ist er klug ."]];
-const CUP = 1, HAT = 2, KING = 3; // of the sentences
+const CUP = 1, HAT = 2, KING = 3; // of SENTENCES, sentences.json
 const NUMBERS = ["d_model", "n_layers", "n_heads", "rate", "seed"];
 const PAPER = { ...Object.fromEntries(NUMBERS.map(name => [name, USUAL[name]])), off: [] };
 const percent = (n, of) => `${Math.round(100 * n / of)}%`, share = ({ right, of }) => `${right} of ${of}`;
