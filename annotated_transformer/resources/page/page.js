@@ -1,6 +1,5 @@
 // The page: what one sees and changes. The model runs in engine.js, in a worker.
 "use strict";
-const $ = id => document.getElementById(id);
 let RUN = JSON.parse($("run").textContent); // name, config, presets, sentences, averages
 let offsets = null, shown = null, turns = 0, task = null;
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
@@ -17,35 +16,7 @@ function bytes(id) {
   for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
   return out.buffer;
 }
-function connect() {
-  const waiting = new Map(), receive = ({ data: { id, result, error, progress } }) => {
-    const { done, failed, report } = waiting.get(id);
-    if (progress !== undefined) return report?.(progress);
-    waiting.delete(id);
-    error === undefined ? done(result) : failed(new Error(error));
-  };
-  let last = 0, send, worker;
-  const here = () => {
-    const answer = answering(new Engine(), data => receive({ data }));
-    send = data => setTimeout(() => answer({ data }));
-  };
-  try {
-    worker = new Worker(URL.createObjectURL(new Blob([$("engine").textContent], { type: "text/javascript" })));
-    send = data => worker.postMessage(data);
-    worker.onmessage = receive;
-    worker.onerror = event => {
-      event.preventDefault();
-      here();
-      for (const { message } of waiting.values()) send(message);
-    };
-  } catch { here(); }
-  return (method, given, report) => new Promise((done, failed) => {
-    const message = { id: ++last, method, given };
-    if (method !== "stop") waiting.set(last, { done, failed, report, message });
-    send(message);
-  });
-}
-let ask = connect();
+const ask = connect($("engine").textContent, "Engine", () => new Engine());
 
 const parsed = name => { const [stack, layer, head] = name.split("."); return { stack, layer: +layer, head: +head }; };
 const titled = (stack, layer, head) =>
@@ -191,15 +162,6 @@ function strengths(name) { // [query][key], from 0 to 1
   return out.map(row => row.map(w => w / most));
 }
 const tint = stack => getComputedStyle($("grids")).getPropertyValue(`--${stack}`).trim();
-function paint(canvas, rows, colour) {
-  const keys = Math.max(...rows.map(row => row.length)), context = canvas.getContext("2d"),
-    image = context.createImageData(keys, rows.length);
-  const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16));
-  rows.forEach((row, q) => row.forEach((s, k) => image.data.set([r, g, b, 255 * Math.min(1, s)], 4 * (q * keys + k))));
-  canvas.width = keys;
-  canvas.height = rows.length;
-  context.putImageData(image, 0, 0);
-}
 function buildGrids() {
   const { n_layers, n_heads } = RUN.config.model;
   $("grids").replaceChildren(...Object.keys(NAMES).map(stack => make("div", { class: "grid", "data-stack": stack },
@@ -533,11 +495,6 @@ function readAddress() {
   } catch { return false; }
   return true;
 }
-function save(content, type, name) {
-  const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
 function table() {
   const { stack } = parsed(state.chosen), { queries, keys } = sides(stack),
     quoted = text => `"${text.replaceAll('"', '""')}"`;
@@ -594,21 +551,6 @@ function python() {
   return lines.join("\n");
 }
 function renderPython() { $("python").textContent = python(); }
-async function copy(text, button) {
-  const before = button.textContent;
-  try { await navigator.clipboard.writeText(text); }
-  catch { // from disk there may be no clipboard
-    const area = make("textarea", { class: "hidden", "aria-hidden": true });
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-  button.textContent = "Copied";
-  setTimeout(() => { button.textContent = before; }, 1200);
-}
-
 // --- examples, and the beginning -----------------------------------------------------------------------------------
 function begin(preset, again = true) {
   const set = () => Object.assign(state, { text: preset.text, heads: {}, edges: [], edge: null, word: null,
