@@ -31,6 +31,7 @@ KEPT = {  # what chapters show of a group beside plain numbers: of its first run
     "after_alignment": ["samples"], "after_alignment_larger": ["curve*", "samples"], "all_sources_en_de": RUN,
     "ende_learns_on": RUN,
     "multi30k_narrow*": RUN, "multi30k_test_narrow*": ["intervals"],
+    "parts_*": ["curve*", "translations"], "playground_*": ["translations"],
     "rival_experts_fr": ["metrics.share/encoder", "metrics.share/decoder"], "rival_transformer": ["averages", "curve"],
     "rival_recurrent-rl*": ["config.tuning", "data"], "scores_newstest2017_*": ["intervals"],
     "smoothing_eps_*": ["metrics.calibration/dev"]}
