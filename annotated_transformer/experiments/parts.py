@@ -82,8 +82,8 @@ LINES = ("The dog is old, but it plays.", "The king sees the woman.", "The woman
 NAMES = {  # what a row leaves out
     "nothing": "nothing", "causal-mask": "the causal mask", "positions": "positions",
     "scaling": "1 / √d_k (four heads)", "heads-scaling": "1 / √d_k and several heads", "heads": "several heads",
-    "residuals": "residual connections", "cross-attention": "attention to the source", "encoder": "the encoder's layers",
-    "sqrt-d-model": "√d_model on embeddings", "feed-forward": "the feed-forward network", "warm-up": "warm-up",
+    "residuals": "residual connections", "cross-attention": "attention to the source",
+    "encoder": "the encoder's layers", "sqrt-d-model": "√d_model on embeddings", "feed-forward": "the feed-forward network", "warm-up": "warm-up",
     "high-rate": "nothing, at 1.5 times the rate", "warm-up-high-rate": "warm-up, at 1.5 times the rate",
     "normalisation": "normalisation", "normalisation-draw": "normalisation and the smaller draw",
     "post-norm": "post-norm (pre-norm instead)", "smoothing": "label smoothing", "smaller-draw": "the smaller draw",
