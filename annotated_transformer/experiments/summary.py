@@ -19,6 +19,7 @@ from typing import Any
 
 from ..drawing.result_tables import as_data
 from .judge import judge_all, margin_of_rows, read_claims
+from .parts import ladders
 from .results import abandoned, all_tables
 from .variations import ROWS
 from ..tools.files import InputError, writing
@@ -31,7 +32,6 @@ KEPT = {  # what chapters show of a group beside plain numbers: of its first run
     "after_alignment": ["samples"], "after_alignment_larger": ["curve*", "samples"], "all_sources_en_de": RUN,
     "ende_learns_on": RUN,
     "multi30k_narrow*": RUN, "multi30k_test_narrow*": ["intervals"],
-    "parts_*": ["curve*", "translations"], "playground_*": ["translations"],
     "rival_experts_fr": ["metrics.share/encoder", "metrics.share/decoder"], "rival_transformer": ["averages", "curve"],
     "rival_recurrent-rl*": ["config.tuning", "data"], "scores_newstest2017_*": ["intervals"],
     "smoothing_eps_*": ["metrics.calibration/dev"]}
@@ -103,6 +103,7 @@ def summarise(records: Mapping[str, dict]) -> dict:
     verdicts = {name: [f._asdict() for f in found] for name, found in judge_all(read_claims()["claim"], done).items()}
     tables = {name: as_data(table) for name, table in (all_tables(done) | {"abandoned": abandoned(records)}).items()}
     found = {"groups": groups_of_runs(done), "verdicts": verdicts, "rows": margins_over_base(done), "tables": tables}
+    found["parts"] = ladders(done)
     return json.loads(json.dumps(rounded(found)))
 
 # %% ../../nbs/experiments/summary.ipynb #1b0c59ef

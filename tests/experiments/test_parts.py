@@ -1,5 +1,4 @@
 """The parts left out: each model against another's, the rule against a fit by hand, the plans against their records."""
-import json
 import math
 import shutil
 from random import Random
@@ -15,7 +14,7 @@ from annotated_transformer.inside.playground import logits
 from annotated_transformer.model.symbols import PAD
 from annotated_transformer.model.transformer import TransformerConfig
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.tools.records import read_records
+from annotated_transformer.tools.records import read_records, summary
 from here import ROOT
 
 SHAPE = TransformerConfig(vocab_size=30, n_layers=2, d_model=16, d_ff=32, n_heads=4, dropout=0.05)
@@ -185,21 +184,29 @@ def test_a_record_of_the_playground(tmp_path):
 
 
 @pytest.mark.parametrize("plan, measure", [("parts", "bleu"), ("playground", "exact")])
-def test_the_ladder_is_what_the_records_say(plan, measure, monkeypatch):
+def test_the_summary_has_what_the_records_say(plan, measure, monkeypatch):
     monkeypatch.chdir(ROOT)
-    records = read_records(ROOT / "nbs" / "results", f"{plan}_*")
-    found = parts.ladder(plan)
+    records, found = read_records(ROOT / "nbs" / "results", f"{plan}_*"), summary("parts")[plan]
     assert sum(len(of["values"]) for of in found.values()) == len(records)
     for row, of in found.items():
-        for seed, value in of["values"].items():
-            record = records[f"{plan}_{row}_seed{seed}"]
-            assert value == pytest.approx(record["metrics"][measure], rel=1e-4)
-            assert record["metrics"]["updates"] == read_plan(plan)["updates"]
-        assert of["translations"] == records[f"{plan}_{row}_seed{min(of['values'])}"]["translations"]
+        runs = [records[f"{plan}_{row}_seed{seed}"] for seed in of["seeds"]]
+        assert of["values"] == pytest.approx([r["metrics"][measure] for r in runs], rel=1e-4)
+        assert of["mean"] == pytest.approx(np.mean(of["values"]), rel=1e-4)
+        assert of["curve"][-1] == pytest.approx([read_plan(plan)["updates"], of["mean"]], rel=1e-4)
+        assert all(r["metrics"]["updates"] == read_plan(plan)["updates"] for r in runs)
+        assert of["german"] == runs[0]["translations"]
+        assert ("says" in of) == (row != "nothing")
+        if row != "nothing" and len({tuple(of["seeds"]) for of in found.values()}) == 1:
+            assert of["effect"] == pytest.approx(of["mean"] - found["nothing"]["mean"], abs=1e-2)
 
 
-def test_what_the_page_expects_is_plain(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    found = json.loads(json.dumps(parts.expected(), allow_nan=False))
-    assert found["nothing"]["says"] == "" and all(of["says"] for row, of in found.items() if row != "nothing")
-    assert all(0 <= x <= 100 for of in found.values() for x in of["exact"])
+def test_a_row_that_nobody_ran_is_missing():
+    def run(row, seed, bleu):
+        return {"seed": seed, "metrics": {"bleu": bleu}, "curve": [{"step": 200, "bleu": bleu / 2},
+                {"step": 600, "bleu": bleu}], "translations": {"a": row}}
+
+    rows = (("nothing", 0, 90.0), ("nothing", 1, 92.0), ("heads", 0, 80.0), ("heads-scaling", 0, 13.0))
+    found = parts.ladder("parts", {f"parts_{row}_seed{seed}": run(row, seed, x) for row, seed, x in rows})
+    assert [*found] == ["nothing", "heads-scaling", "heads"] and found["heads"]["says"] == "one run"
+    assert found["nothing"]["curve"] == [[200, 45.5], [600, 91.0]] and found["heads"]["effect"] == -10
+    assert parts.ladder("parts", {}) == {}
