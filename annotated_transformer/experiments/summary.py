@@ -20,6 +20,7 @@ from typing import Any
 
 from ..drawing.result_tables import as_data
 from .judge import judge_all, margin_of_rows, read_claims
+from .parts import ladders
 from .results import abandoned, all_tables
 from .variations import ROWS
 from ..tools.files import InputError, writing
@@ -133,7 +134,8 @@ def summarise(records: Mapping[str, dict], folder: Path | None = None) -> dict:
     judged = judge_all(read_claims()["claim"], done, changed)
     tables = {name: as_data(table) for name, table in (all_tables(done) | {"abandoned": abandoned(records)}).items()}
     found = {"groups": groups_of_runs(finished(records)), "rows": margins_over_base(done), "hours": hours(records.values()),
-             "verdicts": {name: [f._asdict() for f in of] for name, of in judged.items()}, "tables": tables}
+             "verdicts": {name: [f._asdict() for f in of] for name, of in judged.items()}, "tables": tables,
+             "parts": ladders(done)}
     return json.loads(json.dumps(rounded(found)))
 
 # %% ../../nbs/experiments/summary.ipynb #1b0c59ef

@@ -380,7 +380,7 @@ def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
 
 # %% ../../nbs/tools/records.ipynb #5259ecd5
 def summary(part: str = "groups") -> dict:
-    """A part of the summary of all records: `groups` by name, `verdicts`, `rows` or `tables`.
+    """A part of the summary of all records: `groups` by name, `verdicts`, `rows`, `tables` or `parts`.
 
     `summary()["row_small_A1"]["metrics"]["perplexity"]["value"]` is a mean over seeds. InputError: there is no summary.
     """
