@@ -231,18 +231,23 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
 
 
 # --- pages around the chapters ----------------------------------------------------------------------------------------
-LIVE = """<div class="doors"><a href="#play"><b>Play</b> with a live translator</a>
-<a href="{hour}.html"><b>Read</b> in an hour</a> <a href="results.html"><b>What reproduced</b>, in ten lines</a></div>
+LEAD = """The 2017 paper that introduced the Transformer, in {count} chapters that restate it, build it in plain PyTorch
+and put its claims to the test. Press *Train*: this one knows nothing yet."""
+LIVE = """<iframe class="live train" id="play" data-src="_static/playground.html" title="Watch a Transformer
+learn"></iframe>
 
-<iframe class="live" id="play" data-src="_static/look_inside.html" title="Look inside a Transformer while it
-translates"></iframe>"""
-LEAD = """The 2017 paper that introduced the Transformer, as {count} chapters that restate it, build it in plain
-PyTorch, check it, and put its claims to the test. Type a sentence below, cut an edge of attention, and see what it
-was for."""
+## Look inside
+A trained one, while it translates: click the line from *it* to *dog*, and cut it.
+
+<iframe class="live" id="look" data-src="_static/look_inside.html" title="Look inside a Transformer while it
+translates"></iframe>
+
+<div class="doors"><a href="{hour}.html"><b>Read</b> in an hour</a> <a href="results.html"><b>What reproduced</b>, in ten
+lines</a></div>"""
 
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
-    "The landing page: the live model, then the README's page with the table of contents."
+    "The landing page: the playground, the live page, then the README's page with the table of contents."
     nb = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
     cells = []
     for cell in nb["cells"]:
@@ -322,10 +327,11 @@ def mathjax() -> Path:
 def put_static(static: Path) -> None:
     from annotated_transformer.decoding.translation import load
     from annotated_transformer.drawing.charts import script
-    from annotated_transformer.inside import explore
+    from annotated_transformer.inside import explore, playground
     shutil.copytree(SITE / "static", static, dirs_exist_ok=True)
     shutil.copy(ROOT / "figures" / "preview.png", static)
     (static / "vega.js").write_text(f"(() => {{{script()}\n}})()", encoding="utf-8")  # its names are not the page's
+    (static / "playground.html").write_text(playground.playground_page("../"), encoding="utf-8")
     (static / "look_inside.html").write_text(explore.page(load("grammar")), encoding="utf-8")
     for part in FORMULAS:
         (static / "mathjax" / part).parent.mkdir(parents=True, exist_ok=True)
