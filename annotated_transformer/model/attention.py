@@ -44,7 +44,7 @@ def attention(
         query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), mask)
     return (dropout(weights) if dropout else weights) @ value, weights
 
-
+# %% ../../nbs/model/attention.ipynb #f95a3ced
 def masked_softmax(
     scores: Float[Tensor, "*batch query key"],
     mask: Bool[Tensor, "*#batch #query key"] | None = None,
@@ -63,8 +63,8 @@ class MultiHeadAttention(nn.Module):
     """Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
     `n_heads` is h; `d_k` and `d_v` are d_model / n_heads unless given; ValueError if
-    that is no whole number. `query.weight` stacks the W_i^Q. `dropout` is applied to the
-    weights (section 6.3 names it), `bias` adds one to each projection (not in the paper).
+    that is no whole number. `query.weight` stacks the W_i^Q. `dropout` is applied to
+    the weights (section 6.3 names it), `bias` adds one to each projection.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_k: int | None = None,
@@ -100,8 +100,11 @@ class MultiHeadAttention(nn.Module):
 
 # %% ../../nbs/model/attention.ipynb #c9fc4036
 @contextmanager
-def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch head query key"]]]]:
-    """Within the block, keeps the weights of every call of each `MultiHeadAttention` in `model`, by the module's name.
+def recording(
+    model: nn.Module,
+) -> Iterator[dict[str, list[Float[Tensor, "batch head query key"]]]]:
+    """Within the block, keeps the weights of each `MultiHeadAttention`, call by call,
+    by the module's name.
 
     Raises ValueError if no weights were formed, as in the fast model.
     """
@@ -117,13 +120,14 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Float[Tensor, "batch 
         for hook in hooks:
             hook.remove()
     if not any(kept.values()):
-        raise ValueError("no attention weights were formed: run a plain model within the block")
+        raise ValueError(
+            "no attention weights were formed: run a plain model within the block")
 
 # %% ../../nbs/model/attention.ipynb #fe58cb3f
 class AdditiveAttention(nn.Module):
-    """Attention whose score is a network with one hidden layer, v^T tanh(W q + U k) (section 3.2.1's rival).
+    """Attention whose score is a network of one hidden layer, v^T tanh(W q + U k).
 
-    `d_k` is the width of queries and keys, `d_hidden` of the hidden layer (d_k unless given).
+    `d_k` is the width of queries and keys, `d_hidden` of the hidden layer (or d_k).
     """
 
     def __init__(self, d_k: int, d_hidden: int | None = None):
@@ -142,6 +146,7 @@ class AdditiveAttention(nn.Module):
     ) -> tuple[Float[Tensor, "*batch query d_v"], Float[Tensor, "*batch query key"]]:
         "The output and the weights; `mask` as in `attention`."
         # a hidden layer for each pair: [*batch, query, key, d_hidden]
-        hidden = torch.tanh(self.query(query).unsqueeze(-2) + self.key(key).unsqueeze(-3))
+        hidden = torch.tanh(
+            self.query(query).unsqueeze(-2) + self.key(key).unsqueeze(-3))
         weights = masked_softmax(self.score(hidden).squeeze(-1), mask)
         return weights @ value, weights
