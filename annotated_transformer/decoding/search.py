@@ -267,7 +267,7 @@ def sample(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig
     check_batch(src)
     length = int(longest_outputs(model, src, config).max())
     uniform = draws_of(config.seed, numbers or [(i,) for i in range(len(src))], length)
-    uniform = torch.from_numpy(uniform).to(device, sum_dtype(device))
+    uniform = torch.from_numpy(uniform if sum_dtype(device) == torch.float64 else uniform.astype(np.float32)).to(device)
 
     def choose(logs: Tensor, sentence: Tensor, step: int) -> Tensor:
         "The token in whose share of [0, 1) the number falls."

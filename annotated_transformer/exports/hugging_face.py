@@ -103,7 +103,7 @@ def check_marian(c: TransformerConfig) -> None:
     for name, (impossible, why) in reasons.items():
         if impossible:
             raise InputError(f"{name} {getattr(c, name)}: Hugging Face's MarianMTModel {why}: "
-                             f"export this run with --to {others}")
+                             f"export this run to {others}")
 
 
 def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def write_word_pieces(folder: Path, vocabulary: Vocabulary, settings: dict[str, 
 
     if vocabulary.separate:
         raise InputError(
-            "two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run with --to "
+            "two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run to "
             "ctranslate2 or onnx")
     tokenizer = Tokenizer.from_str(vocabulary.content.decode("utf-8"))
     composed = [normalizers.Replace(Regex(INVISIBLE.pattern), ""), normalizers.NFC()]

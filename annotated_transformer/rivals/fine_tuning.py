@@ -63,11 +63,9 @@ def draw_translations(
     "Draw `n` translations of each source, grouped by source, with the end token if they reached it."
     try:
         found = sample(model, src.repeat_interleave(n, 0), max_extra_tokens=extra, seed=seed)
-    except RuntimeError as error:
-        if "probability tensor" not in str(error):
-            raise
+    except InputError:
         raise InputError(
-            "the model's probabilities are no numbers any more: tune a new run at a lower --rate") from None
+            "the model's probabilities are no numbers any more: tune a new run at a lower rate") from None
     return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in found]
 
 
@@ -151,9 +149,9 @@ def check_tuning(tuning: Tuning, minutes: float | None, record: Path | None) -> 
     if record is not None:
         check_place(record)
     if minutes is not None and not minutes > 0:
-        raise InputError(f"--minutes {minutes}: give a number above 0")
+        raise InputError(f"minutes {minutes}: give a number above 0")
     for name, value in asdict(tuning).items():
-        option = f"--{name.replace('_', '-')} {value}"
+        option = f"{name} {value}"
         if name in MINIMUM and not MINIMUM[name] <= value < math.inf:
             raise InputError(f"{option}: give {MINIMUM[name]} or more")
         if not 0 <= value < math.inf or (value == 0 and name not in MINIMUM):

@@ -273,7 +273,7 @@ def test_the_card_is_made_of_the_record(marian):
                                      {"d_k": 24}, {"d_v": 24}], ids=str)
 def test_what_is_no_marian_model_is_refused(changes, vocabulary, tmp_path):
     others = "onnx" if "parameter_heads" in changes else "ctranslate2 or onnx"
-    with pytest.raises(InputError, match=f"{next(iter(changes))}.*MarianMTModel.* --to {others}$"):
+    with pytest.raises(InputError, match=f"{next(iter(changes))}.*MarianMTModel.* to {others}$"):
         export_hugging_face(Translator(Transformer(replace(SMALL, **changes)), vocabulary), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 

@@ -437,7 +437,7 @@ def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path):
 def test_a_rate_beyond_all_measure_is_told(trained, tmp_path):
     run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
                                    fine_tuning.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
-    fails(lambda: fine_tuning.tune(run), "--rate")
+    fails(lambda: fine_tuning.tune(run), "at a lower rate")
 
 
 def test_tuning_with_other_settings_is_refused(trained, tmp_path):
