@@ -18,7 +18,7 @@ EPSILON = 1e-6  # the authors' value; PyTorch's default is 1e-5
 
 
 class Residual(nn.Module):
-    "LayerNorm(x + Dropout(Sublayer(x))), the paper's order, or with `pre_norm` the later."
+    "LayerNorm(x + Dropout(Sublayer(x))), the paper's order; `pre_norm`: the later one."
 
     def __init__(self, d_model: int, dropout: float, pre_norm: bool = False):
         super().__init__()
@@ -78,6 +78,6 @@ class DecoderLayer(nn.Module):
 def layer_norm(x: Float[Tensor, "*batch d_model"], gain: Float[Tensor, " d_model"],
                bias: Float[Tensor, " d_model"], eps: float = EPSILON
                ) -> Float[Tensor, "*batch d_model"]:
-    "Each vector minus its mean, over the root of variance + eps, times gain, plus bias."
+    "Each vector minus its mean, over the root of variance + eps, times gain plus bias."
     mean, variance = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
     return (x - mean) / (variance + eps).sqrt() * gain + bias

@@ -81,7 +81,6 @@ def ffn(c: TransformerConfig) -> nn.Module:
 
 
 def stacks(c: TransformerConfig) -> tuple[nn.ModuleList, nn.ModuleList]:
-    "The encoder's layers and the decoder's."
     return (nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), ffn(c), c.dropout, c.pre_norm)
                           for _ in range(c.n_layers)),
             nn.ModuleList(DecoderLayer(c.d_model, attention_sublayer(c), attention_sublayer(c), ffn(c),
