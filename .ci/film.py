@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from browser import Page, browser  # noqa: E402
 
 WIDTH, HEIGHT, SHOWN = 1180, 800, 0.62
-EVERY, LAST = 12, 384  # updates
+EVERY, LAST = 12, 312  # updates
 
 
 def picture(page: Page) -> Image.Image:
@@ -44,7 +44,7 @@ def main() -> None:
         page.js("ask('stop')")
         small = [frame.resize((round(WIDTH * SHOWN), round(HEIGHT * SHOWN)), Image.Resampling.LANCZOS)
                  for frame in frames]
-        times = [900, *[230] * (len(small) - 2), 2500]
+        times = [900, *[300] * (len(small) - 2), 2500]
         small[0].save(ROOT / "figures" / "playground.webp", save_all=True, append_images=small[1:], duration=times,
                       loop=0, quality=60, method=6)
         small[-1].save(Path(str(PAGE)) / "playground.webp", quality=60, method=6)
