@@ -11,7 +11,7 @@ const sums = numbers => { let sum = 0; return numbers.map(n => sum += n); };
 
 class Language {
   constructor(grammar) { // the text of the file
-    this.atoms = new Map(); // NP,p,m,nom -> { words: [[English, German], ...] }, or { ways: [{ rule, instances }] }, sums
+    this.atoms = new Map(); // NP,p,m,nom -> { words: [[English, German], ...], ways: [{ rule, instances, sums }], sums }
     this.known = {}; // category, or condition -> features of all its atoms
     for (const line of grammar.split("\n").filter(line => line && !line.startsWith("#"))) {
       const columns = line.split("|").map(column => column.trim()), items = columns[1].split(",").map(part => part.trim());
@@ -22,7 +22,8 @@ class Language {
         Object.assign(this.know(atom), { words, noun: atom[0] === "N" });
       }
     }
-    const nodes = [...this.atoms.values()], own = nodes.flatMap(({ ways }) => ways).flatMap(({ rule }) => rule.sides.flat()).filter(item => typeof item === "string");
+    const nodes = [...this.atoms.values()], rules = nodes.flatMap(({ ways }) => ways.map(({ rule }) => rule));
+    const own = rules.flatMap(({ sides }) => sides.flat()).filter(item => typeof item === "string");
     const all = new Set([...nodes.flatMap(({ words }) => words.flat(2)), ...own, "an"]);
     this.list = ["<pad>", "<unk>", "<s>", "</s>", ...[...all].sort()]; // id -> word; filled up to a multiple of 4
     while (this.list.length % 4) this.list.push("");
@@ -130,4 +131,26 @@ function ruled([weight, left, english, german, conditions]) {
 function written(words) { // as a sentence
   const text = words.join(" ").replace(/ ([.,])/g, "$1");
   return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function sha256(bytes) { // in hexadecimal; a frame without an origin has no crypto.subtle
+  const primes = [], part = x => (x - Math.floor(x)) * 2 ** 32 | 0, turn = (x, n) => x >>> n | x << 32 - n;
+  for (let n = 2; primes.length < 64; n++) if (primes.every(p => n % p)) primes.push(n);
+  const state = primes.slice(0, 8).map(p => part(Math.sqrt(p))), K = primes.map(p => part(Math.cbrt(p)));
+  const blocks = new DataView(new ArrayBuffer(bytes.length + 72 & ~63));
+  new Uint8Array(blocks.buffer).set([...bytes, 128]);
+  blocks.setUint32(blocks.byteLength - 4, 8 * bytes.length);
+  for (let at = 0; at < blocks.byteLength; at += 64) {
+    const w = Array.from({ length: 16 }, (_, i) => blocks.getInt32(at + 4 * i));
+    let [a, b, c, d, e, f, g, h] = state;
+    for (let i = 0; i < 64; i++) {
+      const x = w[i - 15], y = w[i - 2];
+      w[i] ??= w[i - 16] + (turn(x, 7) ^ turn(x, 18) ^ x >>> 3) + w[i - 7] + (turn(y, 17) ^ turn(y, 19) ^ y >>> 10) | 0;
+      const t = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + (e & f ^ ~e & g) + K[i] + w[i];
+      const u = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + (a & b ^ a & c ^ b & c);
+      [a, b, c, d, e, f, g, h] = [t + u | 0, a, b, c, d + t | 0, e, f, g];
+    }
+    [a, b, c, d, e, f, g, h].forEach((x, i) => { state[i] = state[i] + x | 0; });
+  }
+  return state.map(x => (x >>> 0).toString(16).padStart(8, "0")).join("");
 }

@@ -138,8 +138,8 @@ class Trainer {
     const out = this.tensor(q.rows, d), keys = this.transposed(k.at, k.rows, d), filled = l => l + 3 & ~3;
     const weights = spans.map(([, n, , l]) => this.room(n_heads * n * filled(l)));
     spans.forEach(([i, n, j, l], s) => {
-      this.kernel.attend(q.at + row(i), keys + 4 * j, k.rows, v.at + row(j), weights[s], out.at + row(i), n, l, d, n_heads,
-        root, causal);
+      this.kernel.attend(q.at + row(i), keys + 4 * j, k.rows, v.at + row(j), weights[s], out.at + row(i), n, l, d,
+        n_heads, root, causal);
       kept?.(h => Array.from({ length: n }, (_, i) => [...this.view(weights[s] + 4 * (h * n + i) * filled(l), l)]));
     });
     this.then(() => {
@@ -280,7 +280,8 @@ class Trainer {
   }
   maps(source, read) {
     this.begin(false);
-    const found = {}, heads = [...Array(this.config.n_heads).keys()], kept = name => map => { found[name] = heads.map(map); };
+    const found = {}, heads = [...Array(this.config.n_heads).keys()];
+    const kept = name => map => { found[name] = heads.map(map); };
     this.decode([source], [read], this.encode([source], kept), kept);
     return found;
   }
@@ -288,7 +289,7 @@ class Trainer {
   // A run's config.json, vocabulary and weights, for the live page's engine and for the package.
   exported(language) {
     const { vocab_size, n_layers, d_model, d_ff, n_heads, pre_norm, scale, warmup_steps, rate, label_smoothing, seed } =
-      this.config, missing = WHOLE.filter(name => !this.config[name]), d_k = d_model / n_heads;
+      this.config, content = language.file(), missing = WHOLE.filter(name => !this.config[name]), d_k = d_model / n_heads;
     if (missing.length) throw new Error(`the page that looks inside has only whole models: this one has no ${missing[0]}`);
     const tensors = Object.entries(this.shapes).map(([name, shape]) => {
       const values = this.values(name).slice();
@@ -300,14 +301,15 @@ class Trainer {
         kind: "transformer",
         model: { vocab_size, n_layers, d_model, d_ff, n_heads, d_k, d_v: d_k, dropout: 0, pre_norm, positions: "sinusoidal" },
         training: { steps: this.step, warmup_steps, rate, label_smoothing, seed },
-        data: { name: "playground", src: "en", tgt: "de" },
+        data: { name: "playground", src: "en", tgt: "de", vocabulary: sha256(new Uint8Array(content)) },
       },
-      vocabulary: { name: "vocabulary.json", content: language.file() },
+      vocabulary: { name: "vocabulary.json", content },
       weights: safetensors(tensors),
     };
   }
 }
-const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder", "embedding_scale"];
+const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder",
+  "embedding_scale"];
 
 function safetensors(tensors) { // a header of JSON, its length before it in 8 bytes, then the numbers
   let at = 0;
