@@ -132,25 +132,3 @@ function written(words) { // as a sentence
   const text = words.join(" ").replace(/ ([.,])/g, "$1");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
-
-function sha256(bytes) { // in hexadecimal; a frame without an origin has no crypto.subtle
-  const primes = [], part = x => (x - Math.floor(x)) * 2 ** 32 | 0, turn = (x, n) => x >>> n | x << 32 - n;
-  for (let n = 2; primes.length < 64; n++) if (primes.every(p => n % p)) primes.push(n);
-  const state = primes.slice(0, 8).map(p => part(Math.sqrt(p))), K = primes.map(p => part(Math.cbrt(p)));
-  const blocks = new DataView(new ArrayBuffer(bytes.length + 72 & ~63));
-  new Uint8Array(blocks.buffer).set([...bytes, 128]);
-  blocks.setUint32(blocks.byteLength - 4, 8 * bytes.length);
-  for (let at = 0; at < blocks.byteLength; at += 64) {
-    const w = Array.from({ length: 16 }, (_, i) => blocks.getInt32(at + 4 * i));
-    let [a, b, c, d, e, f, g, h] = state;
-    for (let i = 0; i < 64; i++) {
-      const x = w[i - 15], y = w[i - 2];
-      w[i] ??= w[i - 16] + (turn(x, 7) ^ turn(x, 18) ^ x >>> 3) + w[i - 7] + (turn(y, 17) ^ turn(y, 19) ^ y >>> 10) | 0;
-      const t = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + (e & f ^ ~e & g) + K[i] + w[i];
-      const u = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + (a & b ^ a & c ^ b & c);
-      [a, b, c, d, e, f, g, h] = [t + u | 0, a, b, c, d + t | 0, e, f, g];
-    }
-    [a, b, c, d, e, f, g, h].forEach((x, i) => { state[i] = state[i] + x | 0; });
-  }
-  return state.map(x => (x >>> 0).toString(16).padStart(8, "0")).join("");
-}

@@ -289,7 +289,7 @@ class Trainer {
   // A run's config.json, vocabulary and weights, for the live page's engine and for the package.
   exported(language) {
     const { vocab_size, n_layers, d_model, d_ff, n_heads, pre_norm, scale, warmup_steps, rate, label_smoothing, seed } =
-      this.config, content = language.file(), missing = WHOLE.filter(name => !this.config[name]), d_k = d_model / n_heads;
+      this.config, missing = WHOLE.filter(name => !this.config[name]), d_k = d_model / n_heads;
     if (missing.length) throw new Error(`the page that looks inside has only whole models: this one has no ${missing[0]}`);
     const tensors = Object.entries(this.shapes).map(([name, shape]) => {
       const values = this.values(name).slice();
@@ -301,9 +301,9 @@ class Trainer {
         kind: "transformer",
         model: { vocab_size, n_layers, d_model, d_ff, n_heads, d_k, d_v: d_k, dropout: 0, pre_norm, positions: "sinusoidal" },
         training: { steps: this.step, warmup_steps, rate, label_smoothing, seed },
-        data: { name: "playground", src: "en", tgt: "de", vocabulary: sha256(new Uint8Array(content)) },
+        data: { name: "playground", src: "en", tgt: "de" },
       },
-      vocabulary: { name: "vocabulary.json", content },
+      vocabulary: { name: "vocabulary.json", content: language.file() },
       weights: safetensors(tensors),
     };
   }
