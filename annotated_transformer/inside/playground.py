@@ -212,7 +212,7 @@ def first_weights(size: int, d_model: int, n_layers: int, seed: int, small_draw:
             w[name.replace("weight", "bias")] = torch.zeros(rows)
     for name in norms if norm else []:
         w |= {f"{name}.weight": torch.ones(d_model), f"{name}.bias": torch.zeros(d_model)}
-    return {name: tensor.requires_grad_() for name, tensor in w.items()}
+    return {name: torch.nn.Parameter(tensor) for name, tensor in w.items()}
 
 
 def rectangle(rows: list[list[int]]) -> Int[Tensor, "row longest"]:

@@ -38,7 +38,7 @@ const SWITCHES = {
     "Ours, not the paper\u2019s: what a sub-layer adds begins small, which does some of the normalisation\u2019s work.",
     "model/transformer"],
 };
-const UNLIKE = Object.keys(SWITCHES).filter(name => !["heads", "post_norm", "warmup", "label_smoothing", "small_draw"]
+const UNLIKE = Object.keys(SWITCHES).filter(name => !["heads", "scale", "post_norm", "warmup", "label_smoothing", "small_draw"]
   .includes(name)); // what the live page does not leave out
 // in the order in which they astonish: say what to look at, tell what was seen, ask
 const TASKS = [
@@ -228,11 +228,14 @@ async function lookInside(head) {
     srcdoc: whole, class: "live" }));
   $("own").scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
 }
-async function download() { // a folder of these three is a run
+async function taken() { // the files of a run, as the package loads it
   const { config, vocabulary, weights } = await ask("exported");
-  save(weights, "application/octet-stream", "averaged.safetensors");
-  save(vocabulary.content, "application/json", vocabulary.name);
-  save(JSON.stringify(config, null, 1), "application/json", "config.json");
+  const hash = await crypto.subtle?.digest("SHA-256", vocabulary.content); // none in a frame without an origin
+  if (hash) config.data.vocabulary = Array.from(new Uint8Array(hash), byte => byte.toString(16).padStart(2, "0")).join("");
+  return { "averaged.safetensors": weights, [vocabulary.name]: vocabulary.content, "config.json": JSON.stringify(config, null, 1) };
+}
+async function download() {
+  for (const [name, content] of Object.entries(await taken())) save(content, "application/octet-stream", name);
 }
 function python() {
   const given = NUMBERS.filter(name => state[name] !== PAPER[name]).map(name => `${name}=${state[name]}`);
