@@ -63,7 +63,7 @@ class Reference:
         return logits(self.weights, src, tgt, self.config["n_layers"], self.config["n_heads"], **self.switches)
 
     def loss(self, batch):
-        src, tgt, wanted = (rectangle(rows) for rows in zip(*((src, tgt[:-1], tgt[1:]) for src, tgt in batch)))
+        src, tgt, wanted = (rectangle(list(rows)) for rows in zip(*((s, t[:-1], t[1:]) for s, t in batch)))
         return F.cross_entropy(self.logits(src, tgt).flatten(0, 1), wanted.flatten(), ignore_index=PAD,
                                label_smoothing=self.config["label_smoothing"])
 
