@@ -14,8 +14,10 @@ _MODULES = {  # site/pages/public_names.md says what each is
     "corpus.vocabulary": "load_vocabulary",
     "training.presets": "TrainingConfig",
     "training.runs": "Run",
-    "training.loop": "start_run train",
-    "decoding.translation": "Translator evaluate load",
+    "training.starting": "start_run",
+    "training.loop": "train",
+    "decoding.translation": "Translator load",
+    "decoding.evaluation": "evaluate",
     "tools.files": "InputError",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -10,7 +10,8 @@ from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, learn_vocabulary
 from annotated_transformer.parsing import parser
 from annotated_transformer.parsing.treebanks import encode_trees, tree_corpus
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from here import PARSER_SHAPE, PARSER_TRAINING, SHAPE, TRAINING, TREES
 from installed import run, wheel  # noqa: F401
 

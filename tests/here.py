@@ -35,7 +35,7 @@ TRAINING = TrainingConfig(steps=24, warmup_steps=8, batch_tokens=300, save_every
                           precision="float32")
 TREES = {"train": 300, "dev": 20, "test": 30, "test_long": 10}
 PARSER_SHAPE = replace(PARSER_SMALL, **SMALL["transformer"])
-PARSER_TRAINING = TrainingConfig(steps=8, warmup_steps=4, rate=1.0, batch_tokens=1000, save_every=4, report_every=4,
+PARSER_TRAINING = TrainingConfig(steps=8, warmup_steps=4, lr_scale=1.0, batch_tokens=1000, save_every=4, report_every=4,
                                  precision="float32")
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from .encoder_only import (
     IGNORED, SEPARATOR, EncoderOnly, Words, draw, keep_model, learn, loss_at, short_sentences, small_config, tabled)
 from ..corpus.grammar import examples, n_words
-from ..engine.kinds import most_positions
+from ..engine.kinds import max_positions
 from ..model.attention import MultiHeadAttention, attention, causal_mask
 from ..model.embedding import LearnedPositions, sinusoids
 from ..model.symbols import END, PAD, START
@@ -132,7 +132,7 @@ def continued(model: DecoderOnly, prompts: Int[Tensor, "batch prompt"], most: in
     in all (fewer, where fewer positions were learned). Padding and the start token are never chosen. The
     model must be in evaluation mode.
     """
-    most = min(most, most_positions(model.config))
+    most = min(most, max_positions(model.config))
     growing, text = Continuation(model), prompts[:, :1]
     while text.size(1) < most:
         logits = growing.step(text[:, -1]).index_fill(1, torch.tensor([PAD, START], device=text.device),

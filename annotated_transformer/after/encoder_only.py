@@ -33,7 +33,7 @@ from ..model.embedding import LearnedPositions, SharedEmbedding, SinusoidalPosit
 from ..model.layers import EncoderLayer
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import (
-    BASE, TransformerConfig, attention_sublayer, check_config, final_norm, initialise, last_sublayer)
+    BASE, TransformerConfig, attention_sublayer, check_config, final_norm, initialise, ffn)
 from ..tools.files import InputError, writing
 from ..training.optimizer import adam, set_rate
 
@@ -49,7 +49,7 @@ class EncoderOnly(nn.Module):
         self.positions = (LearnedPositions(c.d_model, c.max_length) if c.positions == "learned"
                           else SinusoidalPositions())
         self.dropout = nn.Dropout(c.dropout)
-        self.layers = nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), last_sublayer(c), c.dropout,
+        self.layers = nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), ffn(c), c.dropout,
                                                  c.pre_norm)
                                     for _ in range(c.n_layers))
         self.norm = final_norm(c)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..tools.files import InputError
-from ..tools.options import OptionParser, call, one_line_errors
+from ..tools.options import OptionParser, call, naming_options, one_line_errors
 
 # %% ../../nbs/commands/cli.ipynb #1bcea858
 COMMANDS = {  # the module of each command's function
@@ -32,6 +32,7 @@ COMMANDS = {  # the module of each command's function
     "export": "commands.export",
     "import": "commands.importing",
     "explore": "commands.explore",
+    "play": "commands.play",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec
@@ -92,17 +93,20 @@ def prepare_process(given: Namespace) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     from annotated_transformer.engine.kinds import run_code
     from annotated_transformer.engine.fast import keep_memory
+    from annotated_transformer.engine.kernels import limit_caches
     from annotated_transformer.tools.processes import choose_device, choose_threads
     from annotated_transformer.tools.records import this_process
 
     keep_memory()
-    if given.threads is not None:
-        choose_threads(given.threads)
-    if given.device is not None:
-        choose_device(given.device)
-    this_process()  # the session begins
-    if given.code:
-        run_code(given.code)
+    limit_caches()
+    with naming_options(vars(given)):
+        if given.threads is not None:
+            choose_threads(given.threads)
+        if given.device is not None:
+            choose_device(given.device)
+        this_process()  # the session begins
+        if given.code:
+            run_code(given.code)
 
 # %% ../../nbs/commands/cli.ipynb #a38edf19
 def run_command(argv: Sequence[str]) -> None:

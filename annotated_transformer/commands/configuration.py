@@ -15,7 +15,7 @@ from ..engine.kinds import architecture, kinds
 from ..tools.files import InputError, read_json
 from ..tools.options import has_type, plain_type, type_in_words
 from ..tools.text_files import read_text
-from ..training.presets import TrainingConfig
+from ..training.presets import TrainingConfig, named_now
 from ..corpus.vocabulary import DECIDED
 
 # %% ../../nbs/commands/configuration.ipynb #66b31e11
@@ -80,7 +80,9 @@ def read_configuration(path: Path) -> Configuration:
             raise InputError(f"{path}, line {line_of(text, key)}: {key}: no such key; "
                              "there are config, kind, model and training")
     model = check_part(path, text, content.get("model", {}), "model", architecture(kind).config)
-    training = check_part(path, text, content.get("training", {}), "training", TrainingConfig)
+    training = content.get("training", {})
+    training = check_part(path, text, named_now(training) if isinstance(training, dict) else training, "training",
+                          TrainingConfig)
     changes = {name: value for name, value in (model | training).items() if name not in DECIDED}
     return Configuration(content.get("config", kind if "kind" in content else None), changes)
 

@@ -22,7 +22,8 @@ from ..tools.options import say
 from ..tools.text_files import in_shell
 from ..training.presets import check_training, preset_named
 from ..training.loop import train
-from ..decoding.translation import Translator, evaluate, load
+from ..decoding.evaluation import evaluate
+from ..decoding.translation import Translator, load
 
 # %% ../../nbs/commands/demo.ipynb #0b25a10f
 def make_room(folder: Path) -> None:

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from ..tools import text_files
-from ..decoding import translation
+from ..decoding import evaluation, translation
 from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError, counted, file_digest
 from ..tools.options import say
 from ..tools.records import check_place, make_record, write_record
-from ..training.runs import Run, ships
+from ..training.runs import Run, is_pretrained
 from ..decoding.scores import Score, Tokenizer, moses, moses_languages, paired, tokenizer_of
 from ..decoding.scores import score
 
@@ -54,6 +54,8 @@ def score_table(found: dict[str, Any]) -> str:
         per_word = f"{metrics['perplexity_per_word']:.3f} per word"
         lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, {per_word}")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
+    if "search" in found:
+        lines.append("  " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found["search"].items()))
     for kind, than in found.get("against", {}).items():
         lines.append(
             f"  {LABELS[kind]:12} {than['value']:+6.2f}   against the other, p = {than['p']:.3f} by paired bootstrap")
@@ -137,10 +139,10 @@ def recordable(run: Run, corpus: Corpus, split: str) -> bool:
     return own and (run.folder / "record.json").exists()
 
 
-def keep_scores(run: Run, name: str, result: translation.Evaluation, search: dict[str, float],
+def keep_scores(run: Run, name: str, result: evaluation.Evaluation, search: dict[str, Any],
                 facts: dict | None = None) -> dict[str, Any]:
     "The run's record with the scores of a set, written if possible; `facts` describe a set from outside."
-    writable = os.access(run.folder, os.W_OK) and not ships(run.folder)
+    writable = os.access(run.folder, os.W_OK) and not is_pretrained(run.folder)
     with run.record.locked() if writable else nullcontext():
         record = add_scores(run.record.read(), score_summary(name, result.sentences, result.scores, result.metrics))
         record.setdefault("search", {})[name] = search
@@ -189,7 +191,7 @@ def load_translator(run: str | Path) -> translation.Translator:
 
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
 def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None, data: Path | None, split: str,
-                 language: str | None, search: dict[str, float], record: Path | None,
+                 language: str | None, search: dict[str, Any], record: Path | None,
                  against: str | None, tokenize: Tokenizer | None) -> dict[str, Any]:
     "The `score_summary` of a run, or of several as one, on a split, kept in the run's record, or on two files."
     members, facts = [load_translator(run) for run in runs], None
@@ -209,8 +211,9 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     other = None if against is None or rival else other_system(against, len(pairs))
     sources, wanted = map(list, zip(*pairs))
     tokenize = tokenize or tokenizer_of(language)
-    result = translation.evaluate(translator, sources, wanted, **search, progress=True, language=language,
+    result = evaluation.evaluate(translator, sources, wanted, **search, progress=True, language=language,
                                   tokenize=tokenize)
+    searched, search = search, search | {"precision": translator.precision}
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
     for member in members:
         member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a test set is noted
@@ -218,7 +221,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     if record is not None:
         write_record(record, scored | {"name": record.stem})
     if rival:
-        other = rival.translate(sources, **search, progress=True)
+        other = rival.translate(sources, **searched, progress=True)
     found = score_summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
     return found | compared(result.translations, wanted, other, tokenize)
 
@@ -319,7 +322,7 @@ def score_command(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -
                                  f"{translator.max_tokens:,}: divide the line")
     for begin in range(0, len(pairs), 1000):
         some = pairs[begin : begin + 1000]
-        for found in translation.target_probabilities(translator, *map(list, zip(*some))):
+        for found in evaluation.target_probabilities(translator, *map(list, zip(*some))):
             line = f"{sum(p for _, p in found):.4f}"
             line += " ||| " + " ".join(f"{symbol}:{p:.4f}" for symbol, p in found) if tokens else ""
             sys.stdout.buffer.write(line.encode() + b"\n")

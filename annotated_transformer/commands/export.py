@@ -40,7 +40,7 @@ def export_command(
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")
     check_free(folder)
-    translator = load(run)
+    translator = load(run, "float32")  # the weights as they are: the other program rounds them
     if to == "ctranslate2":
         export_ctranslate2(translator, folder, quantization)
     elif to == "huggingface":

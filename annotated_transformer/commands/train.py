@@ -33,8 +33,8 @@ from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
 from ..decoding.scores import bleu, tokenizer_of
 from ..tools.processes import process_group, rank, summed
-from ..training.loop import (
-    Translated, check_limits, check_not_abandoned, meta_model, open_data, start_run, training_config)
+from ..training.loop import Translated, check_limits, check_not_abandoned
+from ..training.starting import meta_model, open_data, start_run, training_config
 from ..training.loop import train
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import DECIDED, load_vocabulary, vocabulary_sizes
@@ -79,9 +79,10 @@ def configured(preset: Preset, changes: dict) -> tuple[Any, TrainingConfig]:
     wanted = replace(model, **mine)
     changed = replace(training, **{name: value for name, value in changes.items() if name not in mine})
     meta_model(wanted)
-    if str(preset).endswith("-own") and "rate" not in changes:  # the peak is its paper's at any width and warm-up
+    if str(preset).endswith("-own") and "lr_scale" not in changes:  # the peak is its paper's at any width and warm-up
         check_training(changed, wanted.vocab_size)
-        changed = replace(changed, rate=peak_rate(model, training) / peak_rate(wanted, replace(changed, rate=1)))
+        peak = peak_rate(wanted, replace(changed, lr_scale=1))
+        changed = replace(changed, lr_scale=peak_rate(model, training) / peak)
     return wanted, changed
 
 
@@ -99,19 +100,19 @@ def settings_of(folder: Path) -> tuple[Any, TrainingConfig]:
 # %% ../../nbs/commands/train.ipynb #21db3c75
 def peak_rate(model: Any, training: TrainingConfig) -> float:
     "The highest learning rate: equation 3 at the end of the warm-up, times `rate`."
-    return training.rate * highest_rate(model.d_model, training.warmup_steps)
+    return training.lr_scale * highest_rate(model.d_model, training.warmup_steps)
 
 
 def say_rate(model: Any, training: TrainingConfig) -> None:
-    "Print the peak of the learning rate, and warn if --rate was probably taken for a learning rate."
+    "Print the peak of the learning rate, and warn if --lr-scale was probably taken for a learning rate."
     peak = peak_rate(model, training)
     falls = "" if training.schedule == "paper" else f", then to zero at update {training.steps:,}"
-    say(f"Learning rate: up to {peak:.2g} at update {training.warmup_steps:,} ({training.rate:g} times "
+    say(f"Learning rate: up to {peak:.2g} at update {training.warmup_steps:,} ({training.lr_scale:g} times "
         f"equation 3){falls}")
-    if training.rate < 0.02:
-        meant = training.rate / (peak / training.rate)
-        say(f"warning: --rate {training.rate:g} multiplies equation 3: for a peak of {training.rate:g} give "
-            f"--rate {meant:.2g}")
+    if training.lr_scale < 0.02:
+        meant = training.lr_scale / (peak / training.lr_scale)
+        say(f"warning: --lr-scale {training.lr_scale:g} multiplies equation 3: for a peak of {training.lr_scale:g} "
+            f"give --lr-scale {meant:.2g}")
 
 # %% ../../nbs/commands/train.ipynb #8b5d0a6e
 def fields_as_numbers(model: Any, training: TrainingConfig) -> dict[str, Any]:

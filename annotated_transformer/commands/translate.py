@@ -227,7 +227,7 @@ def translate_command(
     beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
     prefix: str | None = None, max_length: int | None = None,
     sample: bool = False, temperature: float = 1.0, seed: int = 0, strict: bool = False,
-    batch_tokens: int = 1000, precision: Precision = "float16",
+    batch_tokens: int = 1000, precision: Precision | None = None,
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
@@ -259,8 +259,8 @@ def translate_command(
         seed: of the draws
         strict: what a warning would name, such as a character that the vocabulary lacks, is an error
         batch_tokens: tokens of the sentences that are searched together (less: less memory)
-        precision: the least of the products with the model's matrices: float16 rounds weights alone, int8 is
-          faster and changes some translations
+        precision: what the weights are rounded to (default: float16, in which runs are scored, too); bfloat16 and
+          int8 also round what they are multiplied with, which is faster and changes some translations
     """
     search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
                           sample=sample, temperature=temperature, seed=seed)

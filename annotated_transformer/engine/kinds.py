@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BUILT_IN', 'PLACES', 'REGISTERED', 'Architecture', 'kinds', 'architecture', 'place_of', 'register', 'kind_of',
-           'build', 'resolved', 'most_positions', 'run_code']
+           'build', 'resolved', 'max_positions', 'run_code']
 
 # %% ../../nbs/engine/kinds.ipynb #9f6fe8a8
 import importlib.util
@@ -55,8 +55,7 @@ def architecture(kind: str) -> Architecture:
         return REGISTERED[kind]
     if kind not in PLACES:
         raise InputError(
-            f"no kind of model {kind!r}: there are {', '.join(kinds())}; one of your own is registered by your code: "
-            f"--code FILE"
+            f"no kind of model {kind!r}: there are {', '.join(kinds())}; a file of code registers one of your own"
         )
     place, model = PLACES[kind].split()
     module, config = place.rsplit(".", 1)
@@ -108,7 +107,7 @@ def resolved(config: Any) -> Any:
     return config.resolved() if hasattr(config, "resolved") else config
 
 
-def most_positions(config) -> float:
+def max_positions(config) -> float:
     "The positions that a model learned a vector for; infinity where it knows no limit."
     learned = getattr(config, "positions", "learned") == "learned"  # a kind that leaves no choice learns them
     return config.max_length if learned and hasattr(config, "max_length") else math.inf
@@ -122,10 +121,10 @@ def run_code(path: str | Path) -> None:
     path = Path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
-        raise InputError(f"--code {path}: {what}: give a Python file that registers a kind of model")
+        raise InputError(f"code {path}: {what}: give a Python file that registers a kind of model")
     spec = importlib.util.spec_from_file_location(f"code_{path.stem}", path)
     if spec is None:
-        raise InputError(f"--code {path}: not a Python file (its name ends in .py)")
+        raise InputError(f"code {path}: not a Python file (its name ends in .py)")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -138,4 +137,4 @@ def run_code(path: str | Path) -> None:
         ]
         own = isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve()
         at = error.lineno if own else (lines[-1] if lines else "?")
-        raise InputError(f"--code {path}, line {at}: {type(error).__name__}: {error}") from error
+        raise InputError(f"code {path}, line {at}: {type(error).__name__}: {error}") from error

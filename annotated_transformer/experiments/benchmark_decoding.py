@@ -35,7 +35,7 @@ from ..model.symbols import END
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import check_new, make_record, results_folder, run_program
 from ..engine.kernels import Precision
-from ..engine.kv_cache import DecoderState, pack_weights
+from ..engine.kv_cache import DecoderState, packed
 from ..decoding.scores import bleu as bleu_score
 from ..tools.text_files import two_files
 from ..tools.processes import training_device
@@ -65,11 +65,10 @@ def endless_model(config: TransformerConfig = BASE) -> Transformer:
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #bafa795d
 def ours(beam_size: int, src: Tensor, steps: int, precision: Precision = "float16") -> Callable[[], list[list[int]]]:
     "This package."
-    model, extra = endless_model().to(src.device), steps - src.size(1)
-    pack_weights(model, precision)
+    model, extra = packed(endless_model().to(src.device), precision), steps - src.size(1)
     if beam_size == 1:
-        return lambda: [h.ids for h in greedy(model, src, extra=extra)]
-    return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, extra=extra)]
+        return lambda: [h.ids for h in greedy(model, src, max_extra_tokens=extra)]
+    return lambda: [h[0].ids for h in beam_search(model, src, beam_size=beam_size, max_extra_tokens=extra)]
 
 
 def hugging_face(beam_size: int, src: Tensor, steps: int) -> Callable[[], list[list[int]]]:
@@ -229,7 +228,7 @@ def seconds_of_steps(sentences: int, beam_size: int, steps: int, rounds: int) ->
     with patch.object(DecoderState, "step", watched):
         for _ in range(rounds):
             at.clear()
-            beam_search(model, src, beam_size=beam_size, extra=steps - SOURCE)
+            beam_search(model, src, beam_size=beam_size, max_extra_tokens=steps - SOURCE)
             found.append([b - a for a, b in zip(at, at[1:])])
     return [median(times) for times in zip(*found)]
 
@@ -276,10 +275,10 @@ def throughput(model: str, batch: int) -> dict:
     network, device = endless_model(config), training_device()
     network = network.to(device, torch.bfloat16)
     src = sources(total).to(device)
-    beam_search(network, src[:batch], beam_size=beam_size, extra=STEPS - SOURCE)  # warm
+    beam_search(network, src[:batch], beam_size=beam_size, max_extra_tokens=STEPS - SOURCE)  # warm
     begun = time.perf_counter()
     for at in range(0, total, batch):
-        beam_search(network, src[at : at + batch], beam_size=beam_size, extra=STEPS - SOURCE)
+        beam_search(network, src[at : at + batch], beam_size=beam_size, max_extra_tokens=STEPS - SOURCE)
     seconds, peak = time.perf_counter() - begun, peak_bytes()  # before the copies of `memory_rate`
     read = sum(step_bytes(config, len(src[at : at + batch]), beam_size, SOURCE, step)
                for at in range(0, total, batch) for step in range(STEPS))

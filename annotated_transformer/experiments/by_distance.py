@@ -114,7 +114,7 @@ def measure_run(system: str, name: str, rules: Rules, sentences: int, place: Pla
     most = max(point["near"] for point in curve)
     metrics |= {f"far_at/{level}": far_at(curve, level) for level in LEVELS if level <= most}
     config = {"system": system, "run": name, "weights": run["weights"], "search": rules.search,
-              "sentences": sentences}
+              "sentences": sentences, "precision": translator.precision}
     return make_record(distance(name), "distance", data=run["data"], config=config, seed=run["seed"],
                        seconds=time.monotonic() - begun, metrics=metrics, curve=curve)
 

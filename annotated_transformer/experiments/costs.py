@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..engine.kinds import build, most_positions
+from ..engine.kinds import build, max_positions
 from .complexity import FORMULAS, longest_chain
 from ..engine.fast import fast, fast_to_train, target_hidden
 from ..model.symbols import END, START
@@ -91,7 +91,7 @@ def measure_updates(systems: dict[str, Any], lengths: Sequence[int], tokens: int
     work = [(round_, n, name) for round_ in range(rounds + 1) for n in lengths for name in timed]
     for round_, n, name in tqdm(work, desc="updates", disable=None, leave=False):
         vocab_size = timed[name].objective.model.config.vocab_size
-        if n > most_positions(systems[name]):
+        if n > max_positions(systems[name]):
             continue
         seconds = timed[name].seconds(*random_pairs(vocab_size, max(1, tokens // n), n))
         if round_:  # the first warms up

@@ -14,10 +14,12 @@ from typing import Any
 
 from ..commands.train import check_fit, starting_point
 from ..corpus.corpora import Corpus
-from ..decoding.translation import evaluate, load
+from ..decoding.evaluation import evaluate
+from ..decoding.translation import load
 from ..tools.files import InputError
 from ..tools.records import add_record, make_record, results_folder, run_program
-from ..training.loop import start_run, train
+from ..training.loop import train
+from ..training.starting import start_run
 from ..training.optimizer import highest_rate
 from ..training.presets import TrainingConfig
 from ..training.runs import Run
@@ -31,7 +33,7 @@ PEAK = 1e-3  # of the learning rate
 
 def shortened(model: Any, training: TrainingConfig) -> TrainingConfig:
     "A training that is stopped by the clock after some minutes, the same for both runs."
-    return replace(training, **SHORT, rate=PEAK / highest_rate(model.d_model, SHORT["warmup_steps"]))
+    return replace(training, **SHORT, lr_scale=PEAK / highest_rate(model.d_model, SHORT["warmup_steps"]))
 
 
 def begun(folder: Path, data: Path, model: Any, training: TrainingConfig, source: str,

@@ -27,7 +27,7 @@ from ..tools.files import InputError
 from ..tools.processes import Progress
 from ..tools.records import make_record
 from ..training.checkpoints import weights_digest
-from ..training.loop import Objective, share, update, updates
+from ..training.loop import Objective, shard, update, updates
 from ..training.optimizer import adam
 from ..training.presets import PAPER, TrainingConfig
 from ..training.regularization import measure
@@ -82,7 +82,7 @@ def trial_configs(start: Start, vocab_size: int, seed: int, layers: int, steps: 
     "The model and the training of a trial."
     config = replace(BASE, vocab_size=vocab_size, n_layers=layers, d_model=128, d_ff=512, d_k=16, d_v=16,
                      pre_norm=start == "pre-norm")
-    return config, replace(PAPER, steps=steps, warmup_steps=warmup_steps, rate=rate,
+    return config, replace(PAPER, steps=steps, warmup_steps=warmup_steps, lr_scale=rate,
                            batch_tokens=2000, seed=seed,
                            precision="float32" if float32 else "bfloat16")
 
@@ -97,7 +97,7 @@ def learning_curve(model: Transformer, train: ParallelCorpus, dev: ParallelCorpu
     coming = updates(train, training, Progress())
     for place, indices in tqdm(coming, total=training.steps, desc="a trial", disable=None, leave=False):
         tokens = int(train.tgt_lengths[indices].sum())
-        update(objective, optimizer, share(train, indices, 32_768), tokens, training, place.step)
+        update(objective, optimizer, shard(train, indices, 32_768), tokens, training, place.step)
         if place.step % every == 0 or place.step == training.steps:
             curve.append(measure_trial(model, dev, place.step))
     return curve

@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..corpus.corpora import Corpus
-from ..decoding.translation import Translator, load, reference_losses
+from ..decoding.evaluation import reference_losses
+from ..decoding.translation import Translator, load
 from ..engine.kinds import register
 from . import rivals_measured
 from .rivals_measured import Rules, rules_of

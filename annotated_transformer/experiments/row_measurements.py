@@ -21,7 +21,7 @@ from .variations import SCALES, corpus_of_scale, scaled
 from ..model.transformer import Transformer
 from ..tools.processes import native_precision, training_device
 from ..tools.records import make_record
-from ..training.loop import Objective, share, update
+from ..training.loop import Objective, shard, update
 from ..training.optimizer import adam
 
 # %% ../../nbs/experiments/row_measurements.ipynb #5b1de27c
@@ -57,7 +57,7 @@ def measure_step_time(scale: str, place: Place, rounds: int = 12) -> dict:
     usual = corpus.tgt_lengths.mean()
     indices = min(corpus.order(SCALES[scale].training.batch_tokens, seed=0),
                   key=lambda batch: abs(corpus.tgt_lengths[batch].mean() - usual))
-    parts, tokens = share(corpus, indices, 32_768), int(corpus.tgt_lengths[indices].sum())
+    parts, tokens = shard(corpus, indices, 32_768), int(corpus.tgt_lengths[indices].sum())
     timed = time_steps(scale, parts, tokens, len(load_vocabulary(whole.folder)), rounds)
     metrics = {f"step_seconds/{row}": float(median(s)) for row, s in timed.items()}
     metrics |= {f"ratio/{row}": float(median(timed[row] / timed["base"])) for row in ("AOP1", "AOP2")}

@@ -40,7 +40,7 @@ from ..tools.options import one_line_errors, say
 from ..tools.processes import choose_device, stop_signals, training_device
 from ..tools.records import (
     add_record, find_record, make_record, read_records, results_folder, run_program)
-from ..training.loop import start_run, training_config
+from ..training.starting import start_run, training_config
 from ..training.runs import Run
 
 # %% ../../nbs/experiments/runner.ipynb #8992a29a
@@ -104,7 +104,7 @@ def read_plan(name: str) -> dict:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        known = sorted(path.name.removesuffix(".toml") for path in PLANS.iterdir())
+        known = sorted(path.name.removesuffix(".toml") for path in PLANS.iterdir() if path.name.endswith(".toml"))
         raise InputError(f"{name}: no such plan: there are {', '.join(known)}") from None
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None

@@ -56,7 +56,7 @@ def small_shapes(vocab_size: int, steps: int, seed: int) -> tuple[TransformerCon
     model = replace(BASE, vocab_size=vocab_size, n_layers=4, d_model=128, d_ff=512, d_k=16, d_v=16)
     warmup_steps = max(1, 2 * steps // 5)
     return model, replace(PAPER, steps=steps, warmup_steps=warmup_steps,
-                          rate=2e-3 / highest_rate(model.d_model, warmup_steps), batch_tokens=4096, seed=seed,
+                          lr_scale=2e-3 / highest_rate(model.d_model, warmup_steps), batch_tokens=4096, seed=seed,
                           save_every=max(1, steps // 4), keep=1)
 
 

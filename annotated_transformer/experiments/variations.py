@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
-from ..decoding.translation import evaluate, load, write_sentences
+from ..decoding.evaluation import evaluate, write_sentences
+from ..decoding.translation import load
 from .runner import Place, Step, begun_run
 from ..model.transformer import BASE, BIG, TransformerConfig, count_parameters
 from ..tools.files import InputError, file_digest
@@ -70,9 +71,9 @@ class Scale(NamedTuple):
 
 SCALES = {
     "full": Scale("wmt14", 1, replace(PAPER, keep=1)),
-    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, rate=0.4, batch_tokens=2000,
+    "small": Scale("multi30k", 4, replace(PAPER, steps=2000, warmup_steps=400, lr_scale=0.4, batch_tokens=2000,
                                           save_every=400, keep=1)),
-    "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, rate=0.5, batch_tokens=200,
+    "tiny": Scale("grammar", 8, replace(PAPER, steps=6, warmup_steps=4, lr_scale=0.5, batch_tokens=200,
                                         save_every=2, report_every=1, keep=1)),
 }
 
@@ -165,7 +166,8 @@ def score_row(row: str, scale: str, corpus: Corpus, run: Run, out: Path) -> dict
     sentences = out / "sentences" / f"{name}.sentences.tsv"
     sentences.parent.mkdir(parents=True, exist_ok=True)
     write_sentences(sentences, translator, src, references, found.translations)
-    config = {"scale": scale, "search": SEARCH, **{part: run.config[part] for part in ("model", "training")}}
+    config = {"scale": scale, "search": SEARCH, "precision": translator.precision,
+              **{part: run.config[part] for part in ("model", "training")}}
     return make_record(name, "variation", row=row, config=config, seconds=trained["seconds"], metrics=metrics,
                        **run.record.provenance(), curve=trained["curve"], averages=trained.get("averages"),
                        signature=found.scores["sacrebleu"].signature, sentences=file_digest(sentences))

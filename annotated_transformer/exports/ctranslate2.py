@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..engine.kinds import most_positions
+from ..engine.kinds import max_positions
 from ..model.attention import MultiHeadAttention
-from ..decoding.search import NEVER
+from ..decoding.search import SUPPRESSED
 from ..model.embedding import sinusoids
 from ..tools.files import InputError, creating, needs
 from ..model.layers import EPSILON
@@ -87,7 +87,7 @@ def set_layer(place, layer: nn.Module) -> None:
 def set_embedding(spec, model: Transformer) -> None:
     "The one matrix in its three places, and a bias that rules out the tokens that are never written."
     never = torch.zeros(model.config.vocab_size)
-    never[NEVER] = -1e4
+    never[SUPPRESSED] = -1e4
     source = model.embedding if model.src_embedding is None else model.src_embedding
     for place, embedding in ((spec.encoder.embeddings[0], source), (spec.decoder.embeddings, model.embedding),
                          (spec.decoder.projection, model.embedding)):
@@ -155,7 +155,7 @@ def page_of(text: str, translator: Translator, cutting: dict[str, str]) -> str:
     lines = [f"{name} = {library}.{call.format(name + vocabulary.suffix)}" for name in names]
     reading = "\n".join([f"import {library}", *NORMAL[vocabulary.normaliser], *lines,
                          cutting[vocabulary.suffix].format(source=names[0])])
-    positions = min(most_positions(translator.model.config), translator.max_tokens + 50)
+    positions = min(max_positions(translator.model.config), translator.max_tokens + 50)
     return text.format(run=run.folder.resolve().name if run else "a model", library=library, cutting=reading,
                        source=translator.max_tokens - 1, positions=positions)
 

@@ -22,7 +22,7 @@ from .ctranslate2 import NORMAL, check_transformer, filled, symbols_of
 from ..tools.files import InputError, creating, write_json
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer, TransformerConfig
-from ..decoding.search import NEVER
+from ..decoding.search import SUPPRESSED
 from ..decoding.translation import Translator
 from ..corpus.corpora import INVISIBLE
 from ..corpus.vocabulary import SPECIALS, Vocabulary
@@ -103,7 +103,7 @@ def check_marian(c: TransformerConfig) -> None:
     for name, (impossible, why) in reasons.items():
         if impossible:
             raise InputError(f"{name} {getattr(c, name)}: Hugging Face's MarianMTModel {why}: "
-                             f"export this run with --to {others}")
+                             f"export this run to {others}")
 
 
 def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def marian_config(c: TransformerConfig, positions: int) -> dict[str, Any]:
 
 def generation_config() -> dict[str, Any]:
     "The settings of its search: the paper's, as far as it has them."
-    return {"num_beams": 4, "length_penalty": 0.6, "bad_words_ids": [[i] for i in NEVER],
+    return {"num_beams": 4, "length_penalty": 0.6, "bad_words_ids": [[i] for i in SUPPRESSED],
             "max_length": 512,
             "pad_token_id": PAD, "eos_token_id": END, "decoder_start_token_id": START}
 
@@ -147,7 +147,7 @@ def write_word_pieces(folder: Path, vocabulary: Vocabulary, settings: dict[str, 
 
     if vocabulary.separate:
         raise InputError(
-            "two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run with --to "
+            "two vocabularies of word pieces: Hugging Face's tokenizer has one: export this run to "
             "ctranslate2 or onnx")
     tokenizer = Tokenizer.from_str(vocabulary.content.decode("utf-8"))
     composed = [normalizers.Replace(Regex(INVISIBLE.pattern), ""), normalizers.NFC()]

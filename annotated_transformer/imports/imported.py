@@ -23,8 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..corpus.vocabulary import KINDS, SPECIALS, WORD_START, Vocabulary
-from ..engine.fast import FastTransformer, project
-from ..engine.kv_cache import DecoderState
+from ..engine.fast import project
 from ..model.embedding import SharedEmbedding
 from ..model.symbols import PAD, START, UNKNOWN
 from ..model.transformer import Transformer, TransformerConfig
@@ -91,6 +90,8 @@ class ImportedEmbedding(SharedEmbedding):
 class Imported(Transformer):
     "Another program's Transformer. Raises ValueError for impossible values."
 
+    has_fast_twin = True  # it differs in its modules alone
+
     def __init__(self, config: ImportedConfig):
         c = config
         super().__init__(replace(c, n_layers=max(c.n_layers, c.n_decoder_layers)))
@@ -111,11 +112,6 @@ class Imported(Transformer):
         if mode:
             raise InputError("a model of another program: it translates here, and is not trained further")
         return super().train(mode)
-
-    def start(self, src: Int[Tensor, "sentence src"]) -> DecoderState:
-        twin = FastTransformer.__new__(FastTransformer)
-        twin.__dict__ = self.__dict__
-        return DecoderState(twin, src)
 
 # %% ../../nbs/imports/imported.ipynb #8e2cbc52
 NOT_WRITTEN = -1e4  # of the start token's logit; half precision holds it too

@@ -21,7 +21,7 @@ from torch import Tensor
 
 # %% ../../nbs/parsing/parser.ipynb #7183cc4c
 from ..decoding import translation
-from ..engine.kinds import most_positions
+from ..engine.kinds import max_positions
 from .bracket_f1 import Scores, score_trees
 from ..corpus.corpora import TREES, WORDED, Corpus, is_treebank
 from ..decoding.search import Constraint
@@ -30,7 +30,7 @@ from ..model.symbols import END, PAD
 from ..model.transformer import BASE
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
-from ..training.loop import start_run
+from ..training.starting import start_run
 from ..decoding.translation import Translator
 from .treebanks import escape, gold_trees, source_line, tokenise
 from .trees import WORD, Tree, restore
@@ -40,11 +40,11 @@ from ..corpus.vocabulary import Vocabulary, load_vocabulary
 PARSER = replace(BASE, vocab_size=16_000, n_layers=4, d_model=1024, d_k=128, d_v=128, dropout=0.2,
                  attention_dropout=0.2)
 PARSER_SEMI = replace(PARSER, vocab_size=32_000, dropout=0.1, attention_dropout=0.1)
-PARSER_TRAINING = replace(PAPER, rate=0.5, warmup_steps=16_000)
+PARSER_TRAINING = replace(PAPER, lr_scale=0.5, warmup_steps=16_000)
 BEAM, ALPHA, EXTRA = 21, 0.3, 300  # section 6.3's search
 
 PARSER_SMALL = replace(BASE, vocab_size=4000, n_layers=3, d_model=192, d_ff=768, n_heads=6, d_k=32, d_v=32)
-SMALL_TRAINING = TrainingConfig(steps=4000, warmup_steps=800, rate=0.5, batch_tokens=4000, save_every=250,
+SMALL_TRAINING = TrainingConfig(steps=4000, warmup_steps=800, lr_scale=0.5, batch_tokens=4000, save_every=250,
                                 keep=5, report_every=25)
 PARSER_PRESETS = {
     "parser": (PARSER, PARSER_TRAINING),
@@ -69,7 +69,7 @@ class TreeProgress:
     stack: Int[Tensor, "sentence place deepest"]
     "the tokens that opened the open phrases, outermost first"
 
-    def keep_rows(self, rows: Int[Tensor, " kept"]) -> None:
+    def select(self, rows: Int[Tensor, " kept"]) -> None:
         "Drop all sentences but these."
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name)[rows])
@@ -164,14 +164,14 @@ class WordedTreeConstraint(TreeConstraint):
     def between(self, state: TreeProgress) -> Bool[Tensor, "sentence place"]:
         return self.begins_word[self.next_piece(state)] | (state.left == 0)
 
-    def weigh(self, logs: Float[Tensor, "sentence place vocab_size"],
+    def mask_logits(self, logs: Float[Tensor, "sentence place vocab_size"],
               state: TreeProgress) -> Float[Tensor, "sentence place vocab_size"]:
         "All words' probability is the next word's; inside a word, its next piece is certain."
         words, piece = ~self.opens & (self.partner < 0) & ~self.end, self.next_piece(state)[..., None]
         any_word = logs.masked_fill(~words, -torch.inf).logsumexp(-1, keepdim=True)
         any_word = any_word.where(self.between(state)[..., None], 0.0)
         any_word = any_word.where(state.left[..., None] > 0, logs.gather(2, piece))  # after the last word: the end
-        return super().weigh(logs.scatter(2, piece, any_word), state)
+        return super().mask_logits(logs.scatter(2, piece, any_word), state)
 
 # %% ../../nbs/parsing/parser.ipynb #a57765c4
 class Parse(NamedTuple):
@@ -198,7 +198,7 @@ class Parser:
         self.worded = target == WORDED
         constraint = WordedTreeConstraint if self.worded else TreeConstraint
         self.constraint = constraint(self.vocabulary, EXTRA, translator.device,
-                                     most=most_positions(translator.model.config))
+                                     most=max_positions(translator.model.config))
 
     def parse_words(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]] | None = None,
                     beam_size: int = BEAM,
@@ -212,7 +212,7 @@ class Parser:
         """
         sentences = [[escape(word) for word in words] for words in sentences]
         found = self.translator.search(
-            [source_line(words) for words in sentences], beam_size=beam_size, alpha=alpha, extra=EXTRA,
+            [source_line(words) for words in sentences], beam_size=beam_size, alpha=alpha, max_extra_tokens=EXTRA,
             progress=progress,
             first_line=first_line,
             batch_tokens=max(8000 // beam_size, 400), constraint=self.constraint if constrained else None)

@@ -85,10 +85,10 @@ class Search:
         self.position += 1
         return self.model.embedding.logits(hidden)
 
-    def follow(self, parent: Int[Tensor, "sentence place"]) -> None:
+    def reorder(self, parent: Int[Tensor, "sentence place"]) -> None:
         self.kept = [x.take_along_dim(parent.view(*parent.shape, *[1] * (x.dim() - 2)), 1) for x in self.kept]
 
-    def keep(self, rows: Int[Tensor, " kept"]) -> None:
+    def select(self, rows: Int[Tensor, " kept"]) -> None:
         self.fixed, self.kept = ([x[rows] for x in tensors] for tensors in (self.fixed, self.kept))
 
 # %% ../../nbs/rivals/base.ipynb #f8414e0f
@@ -130,4 +130,4 @@ def own_training(kind: str, training: TrainingConfig) -> TrainingConfig:
     changes = dict(OWN[kind])
     d_model = architecture(kind).config().d_model
     rate = changes.pop("peak") / highest_rate(d_model, training.warmup_steps)
-    return replace(training, rate=rate, label_smoothing=0.0, **changes)
+    return replace(training, lr_scale=rate, label_smoothing=0.0, **changes)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from ..decoding import translation
+from ..decoding import evaluation, translation
 from ..corpus.batching import ParallelCorpus, pad
 from ..corpus.corpora import Corpus
 from ..decoding.search import sample
@@ -33,7 +33,7 @@ from ..tools.processes import progress_bar, stop_signals, training_device
 from ..tools.records import check_place, run_program, write_record
 from .mixture_of_experts import SparseLayer
 from ..training.runs import Run
-from ..training.loop import open_data
+from ..training.starting import open_data
 
 # %% ../../nbs/rivals/fine_tuning.ipynb #b57ac252
 def ngrams(tokens: Sequence) -> Counter:
@@ -62,12 +62,10 @@ def draw_translations(
 ) -> list[list[int]]:
     "Draw `n` translations of each source, grouped by source, with the end token if they reached it."
     try:
-        found = sample(model, src.repeat_interleave(n, 0), extra=extra, seed=seed)
-    except RuntimeError as error:
-        if "probability tensor" not in str(error):
-            raise
+        found = sample(model, src.repeat_interleave(n, 0), max_extra_tokens=extra, seed=seed)
+    except InputError:
         raise InputError(
-            "the model's probabilities are no numbers any more: tune a new run at a lower --rate") from None
+            "the model's probabilities are no numbers any more: tune a new run at a lower rate") from None
     return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in found]
 
 
@@ -151,9 +149,9 @@ def check_tuning(tuning: Tuning, minutes: float | None, record: Path | None) -> 
     if record is not None:
         check_place(record)
     if minutes is not None and not minutes > 0:
-        raise InputError(f"--minutes {minutes}: give a number above 0")
+        raise InputError(f"minutes {minutes}: give a number above 0")
     for name, value in asdict(tuning).items():
-        option = f"--{name.replace('_', '-')} {value}"
+        option = f"{name} {value}"
         if name in MINIMUM and not MINIMUM[name] <= value < math.inf:
             raise InputError(f"{option}: give {MINIMUM[name]} or more")
         if not 0 <= value < math.inf or (value == 0 and name not in MINIMUM):
@@ -235,7 +233,7 @@ def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, fl
 def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
     "sacreBLEU, mean GLEU (of words) and perplexity of a run on the development set, with section 6.1's search."
     sources, references = Corpus.open(data).sides("dev")
-    found = translation.evaluate(translation.load(run), sources, references, progress=True)
+    found = evaluation.evaluate(translation.load(run), sources, references, progress=True)
     words = [gleu(made.split(), wanted.split()) for made, wanted in zip(found.translations, references)]
     return {"sacrebleu": found.sacrebleu, "gleu": sum(words) / len(words), "perplexity": found.perplexity}
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NO_MEMORY', 'OptionParser', 'plain_type', 'add_argument', 'documented', 'add_arguments', 'add_groups', 'with_dashes',
-           'call', 'has_type', 'type_in_words', 'check_fields', 'say', 'fill_streams', 'fail', 'memory_ended',
-           'one_line_errors']
+           'naming_options', 'call', 'has_type', 'type_in_words', 'check_fields', 'say', 'fill_streams', 'fail',
+           'memory_ended', 'one_line_errors']
 
 # %% ../../nbs/tools/options.ipynb #9aaff6e7
 import argparse
@@ -116,10 +116,20 @@ def add_groups(parser: OptionParser, kind: Any, argv: Sequence[str]) -> None:
 
 def with_dashes(text: str, options: Collection[str]) -> str:
     "An error that begins with an option and its value, such as `vocab_size 3: ...`, with the option as it is typed."
-    found = re.match(r"(\w+) [^ ]+: ", text)
+    found = re.match(r"(\w+)( [^ ]+(, line [^ ]+)?)?: ", text)
     if not found or found[1] not in options:
         return text
     return "--" + found[1].replace("_", "-") + text[found.end(1):]
+
+
+@contextmanager
+def naming_options(options: Collection[str]) -> Iterator[None]:
+    "Within the block, an InputError that begins with one of these options names it as it is typed."
+    try:
+        yield
+    except InputError as error:
+        error.args = (with_dashes(str(error), options),)
+        raise
 
 
 def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
@@ -147,11 +157,8 @@ def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None
             places.append(typed.pop(name))
         elif parameter.kind is parameter.VAR_POSITIONAL:
             places += typed.pop(name, ())
-    try:
+    with naming_options(given):
         return function(*places, **typed)
-    except InputError as error:
-        error.args = (with_dashes(str(error), given),)
-        raise
 
 # %% ../../nbs/tools/options.ipynb #3bfd00af
 def has_type(value: Any, kind: Any) -> bool:

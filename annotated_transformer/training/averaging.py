@@ -75,7 +75,7 @@ def weight_dtype(run: Run) -> torch.dtype:
         return torch.float32
     if (device := training_device()).type in WITHOUT_FLOAT64:
         raise InputError(
-            f"{run.folder}: --precision float64: {device} has no such numbers: give --device cpu, or another "
+            f"{run.folder}: precision float64: {device} has no such numbers: take the device cpu, or another "
             "precision in a new run")
     return torch.float64
 
@@ -112,12 +112,12 @@ def chosen_checkpoints(run: Run, last: int | None, best: bool) -> list[Path]:
     if best:
         step = best_step(run.history.metrics())
         if step not in whole:
-            raise InputError(f"{run.folder}: --best: no development set was measured, "
-                             "or its best checkpoint is gone: give --last N")
+            raise InputError(f"best: {run.folder} has measured no development set, or its best checkpoint is gone: "
+                             "give last, the number of checkpoints")
         return [whole[step]]
     newest = [*whole.values()][-run.config["training"]["keep"]:]
     if not 1 <= last <= len(newest):
-        raise InputError(f"--last {last}: {run.folder} has {counted(len(newest), 'checkpoint')}: "
+        raise InputError(f"last {last}: {run.folder} has {counted(len(newest), 'checkpoint')}: "
                          f"give 1 to {len(newest)}")
     return newest[-last:]
 

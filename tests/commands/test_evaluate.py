@@ -15,12 +15,13 @@ import pytest
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus import corpora, grammar, sources
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
-from annotated_transformer.decoding import translation
+from annotated_transformer.decoding import evaluation, translation
 from annotated_transformer.decoding.scores import score
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.model.transformer import BASE
 from annotated_transformer.tools.files import file_digest
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.runs import Run, find_run
 from command_line import fails, in_process, said, write, wrong
 from here import SHAPE, TRAINING
@@ -106,7 +107,7 @@ def test_the_search_that_is_asked_for_is_made(monkeypatch, capsys, tmp_path):
                         lambda model, src, config: asked.append((config.beam_size, config.alpha))
                         or real(model, src, config))
     pairs = [(e.src, e.tgt) for e in itertools.islice(grammar.examples(3), 4)]
-    translation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
+    evaluation.evaluate(translation.load("grammar"), *map(list, zip(*pairs)), beam_size=3, alpha=1.5, samples=0)
     for side, lines in zip(("src", "ref"), zip(*pairs)):
         (tmp_path / side).write_text("\n".join(lines) + "\n", encoding="utf-8")
     cli.main(["evaluate", "grammar", "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), GREEDY[0], "2",

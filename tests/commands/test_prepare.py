@@ -145,7 +145,7 @@ def test_a_treebank_is_prepared(tmp_path, treebanks):
     assert Corpus.open(tmp_path / "data").splits["train"]["pairs"] == 2 * 192 + 1
     cli.main(given)  # again: nothing is done anew
     run = open_or_start(tmp_path / "run", tmp_path / "data", "parser-small", SMALL["transformer"])
-    assert run.config["training"]["rate"] == parsing.PARSER_PRESETS["parser-small"][1].rate
+    assert run.config["training"]["lr_scale"] == parsing.PARSER_PRESETS["parser-small"][1].lr_scale
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

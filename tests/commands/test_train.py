@@ -17,11 +17,13 @@ from annotated_transformer.corpus.batching import ParallelCorpus
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.translation import Translator, load
+from annotated_transformer.engine.fast import fast_to_train
 from annotated_transformer.engine.kinds import REGISTERED
 from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.checkpoints import load_weights
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run, find_run, mean_weights, ship, shipped_runs
 from annotated_transformer.training.watching import best_step
@@ -75,11 +77,11 @@ def test_interrupted_training_continues(made, tmp_path):
 def test_train_says_the_rates_peak_and_warns(made, tmp_path, capsys):
     for name, rate, warned in (("usual", "0.5", False), ("mistaken", "5e-4", True)):
         cli.main(["train", str(tmp_path / name), "--data", str(made / "data"), "--config", "tiny", *MODEL, "--steps",
-                  "1", "--warmup-steps", "400", "--rate", rate])
+                  "1", "--warmup-steps", "400", "--lr-scale", rate])
         said = capsys.readouterr().err
         assert f"up to {float(rate) * 16**-0.5 * 400**-0.5:.2g} at update 400" in said
-        assert ("warning: --rate 0.0005 multiplies equation 3" in said) == warned
-    assert "give --rate 0.04" in said  # 0.04 * (16 * 400) ** -0.5 is 5e-4
+        assert ("warning: --lr-scale 0.0005 multiplies equation 3" in said) == warned
+    assert "give --lr-scale 0.04" in said  # 0.04 * (16 * 400) ** -0.5 is 5e-4
 
 
 @pytest.mark.slow
@@ -135,13 +137,13 @@ def test_a_finished_run_goes_on_to_the_weights_it_would_have_had(data, finished,
                                                                _ in Run.open(finished).checkpoints.found()]
     assert again.record.read()["metrics"]["steps"] == 24 and again.config["extended"][0]["steps"] == 24
     assert "has made 24 updates" in refused(capsys, "train", run.folder, "--steps", 20)
-    assert "another configuration" in refused(capsys, "train", run.folder, "--steps", 30, "--rate", 2)
+    assert "another configuration" in refused(capsys, "train", run.folder, "--steps", 30, "--lr-scale", 2)
     assert Run.open(run.folder).config["training"]["steps"] == 24
 
 
 def test_patience_ends_a_training_and_the_best_checkpoint_stays(data, tmp_path, capsys):
     "The rate is so high that the development set is at its best early, and the run would go on for long."
-    config = replace(TRAINING, steps=400, rate=30.0, patience=3, keep=2)
+    config = replace(TRAINING, steps=400, lr_scale=30.0, patience=3, keep=2)
     run = start_run(tmp_path / "run", data, SHAPE, config)
     assert train(run)
     lines = run.history.metrics()
@@ -182,6 +184,14 @@ def test_bleu_of_checkpoints_is_of_greedy_translations_against_their_references(
     assert asked == [([f"1 {src}" for src, _ in some], [tgt for _, tgt in some])]
 
 
+def test_translations_during_training_leave_nothing_behind(data, tmp_path):
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    model = fast_to_train(run.model().train())
+    before = {*vars(model)}
+    assert train_command.translator_of_dev(run, None)(model).examples
+    assert {*vars(model)} == before and all(module.training for module in model.modules())
+
+
 def test_the_average_command(data, finished, tmp_path, capsys):
     folder = shutil.copytree(finished, tmp_path / "run")
     run = Run.open(folder)
@@ -210,8 +220,8 @@ def test_the_average_command(data, finished, tmp_path, capsys):
 
 def test_from_a_run_begins_with_its_weights_and_survives_it(data, finished, tmp_path, capsys):
     source = shutil.copytree(finished, tmp_path / "source")
-    said(capsys, "train", tmp_path / "run", "--data", data, "--from", source, "--steps", 4, "--dropout", 0.3, "--rate",
-         1e-30)
+    said(capsys, "train", tmp_path / "run", "--data", data, "--from", source, "--steps", 4, "--dropout", 0.3,
+         "--lr-scale", 1e-30)
     run = Run.open(tmp_path / "run")
     assert same_weights(run.initial_weights(), Run.open(finished).weights())
     for name, tensor in run.checkpoints.load()[0].items():  # the rate is next to nothing
@@ -335,16 +345,16 @@ TOML = 'config = "tiny"\n[model]\nn_layers = 1\n[training]\nsteps = 7\nrate = 2\
 def test_a_configuration_file(mark, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(mark + TOML, encoding="utf-8")
-    assert read_configuration(path) == ("tiny", {"n_layers": 1, "steps": 7, "rate": 2})
+    assert read_configuration(path) == ("tiny", {"n_layers": 1, "steps": 7, "lr_scale": 2})
 
 
 @pytest.mark.parametrize("text, said", [
     (TOML.replace("n_layers", "n_layer"), "line 3: n_layer: no such key in model; there are n_layers"),
     (TOML.replace("steps = 7", "steps = 7.5"), "line 5: steps is 7.5: give a whole number"),
     (TOML.replace("steps = 7", "steps = true"), "line 5: steps is True: give a whole number"),
-    (TOML.replace("rate = 2", 'rate = "2"'), "line 6: rate is '2': give a number"),
+    (TOML.replace("lr_scale = 2", 'lr_scale = "2"'), "line 6: lr_scale is '2': give a number"),
     (TOML.replace("n_layers = 1", 'd_k = "2"'), "line 3: d_k is '2': give a whole number"),
-    (TOML.replace("rate = 2", 'precision = "half"'), "line 6: precision is 'half': give one of"),
+    (TOML.replace("lr_scale = 2", 'precision = "half"'), "line 6: precision is 'half': give one of"),
     ("steps = 7\n" + TOML, "line 1: steps: no such key"), ("[model\n", "not TOML"),
     ("config = 3", "line 1: config is 3: give the name of a preset"),
     ('kind = "perceptron"', "line 1: kind is 'perceptron'"),
@@ -399,7 +409,7 @@ def test_a_kind_may_stand_beside_a_preset_of_that_kind(tmp_path):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"],
      ["attention_dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--seed", "-1"], ["seed -1"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--rate", "nan"], ["rate nan"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--lr-scale", "nan"], ["lr_scale nan"]),
     (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"],
      ["--max-length 3", "tokens: give"]),

@@ -14,7 +14,8 @@ from checking import without_checker
 from annotated_transformer.commands import cli
 from annotated_transformer.commands.translate import oddity, save_attention
 from annotated_transformer.corpus.vocabulary import load_vocabulary
-from annotated_transformer.decoding.translation import ensemble, evaluate, load
+from annotated_transformer.decoding.evaluation import evaluate
+from annotated_transformer.decoding.translation import ensemble, load
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.text_files import LONGEST
 from command_line import fails, in_process, refused, said, write, wrong

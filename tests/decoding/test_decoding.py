@@ -1,16 +1,22 @@
 """Searches against a search that has no cache, no batch, no tree and no early end, on models of many shapes."""
 
+import copy
 import itertools
 import math
+import pickle
+import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
+import numpy as np
 import pytest
 import torch
 from checking import without_checker
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from annotated_transformer.commands.translate import save_attention
 from annotated_transformer.corpus.sources import sacrebleu_files
@@ -19,11 +25,14 @@ from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.search import (
     Ensemble, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
-from annotated_transformer.decoding.translation import Translator, evaluate, load
-from annotated_transformer.engine.kv_cache import DecoderState
+from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
+from annotated_transformer.decoding.translation import Translator, ensemble, load, side_by_side
+from annotated_transformer.engine.kernels import default_precision
+from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import Run, ship
+from here import fails
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
 SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
@@ -67,14 +76,14 @@ def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, sh
 @given(st.integers(0, 10_000), st.integers(2, 6))
 def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
     model, src = model_of(seed, ends=False), sources([5, 3], seed)
-    kept, config = [], SearchConfig(beam_size, extra=50, n_best=beam_size, early=False)
+    kept, config = [], SearchConfig(beam_size, max_extra_tokens=50, n_best=beam_size, early_stopping=False)
 
     def never(state):
         kept.append(state.ancestors.size(-1))
 
     with pytest.MonkeyPatch.context() as patch:
         found = beam_search(model, src, config)
-        patch.setattr(DecoderState, "forget", never)
+        patch.setattr(DecoderState, "prune", never)
         whole = beam_search(model, src, config)
     for few_keys, all_keys in zip(itertools.chain(*found), itertools.chain(*whole)):
         assert few_keys.ids == all_keys.ids and few_keys.score == pytest.approx(all_keys.score, rel=1e-12)
@@ -84,16 +93,16 @@ def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
 def test_a_long_search_forgets_its_dead_branches(monkeypatch):
     "Every sixteenth step leaves at least three keys of four that some beginning still descends from."
     model, src, known = model_of(1, ends=False), sources([5], 1), []
-    follow = DecoderState.follow
+    reorder = DecoderState.reorder
 
     def watched(state, parent):
-        follow(state, parent)
+        reorder(state, parent)
         if state.position % 16 == 0:
             alive = state.ancestors[:, :, : state.length].any(1).sum(1).max()
             known.append((state.length, int(alive)))
 
-    monkeypatch.setattr(DecoderState, "follow", watched)
-    beam_search(model, src, beam_size=8, extra=200, early=False)
+    monkeypatch.setattr(DecoderState, "reorder", watched)
+    beam_search(model, src, beam_size=8, max_extra_tokens=200, early_stopping=False)
     assert len(known) == 12 and all(alive > 0.75 * length for length, alive in known)
     assert known[-1][0] < 1 + 8 * 191, "no key was dropped in 192 steps"
 
@@ -104,7 +113,7 @@ def test_a_long_search_forgets_its_dead_branches(monkeypatch):
        st.lists(st.integers(4, 12), max_size=3))
 def test_a_forced_prefix_is_followed_by_what_follows_it(seed, lengths, prefix):
     model, src = model_of(seed), sources(lengths, seed)
-    config = SearchConfig(3, extra=5, prefix=[prefix, *([] for _ in lengths[1:])])
+    config = SearchConfig(3, max_extra_tokens=5, prefix=[prefix, *([] for _ in lengths[1:])])
     for found in (greedy(model, src, config), [h[0] for h in beam_search(model, src, config)],
                   sample(model, src, config)):
         assert found[0].ids[:len(prefix)] == prefix
@@ -127,12 +136,12 @@ def test_a_prefix_that_cannot_be_is_refused(prefix, said):
     model, src = model_of(0), sources([3], 0)
     for decode in (greedy, beam_search, sample):
         with pytest.raises(ValueError, match=said):
-            decode(model, src, extra=3, prefix=prefix)
+            decode(model, src, max_extra_tokens=3, prefix=prefix)
 
 
 def test_learned_positions_end_an_output():
     model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
-    assert search(model, src, beam_size=3, early=False).token.shape[0] <= 7
+    assert search(model, src, beam_size=3, early_stopping=False).token.shape[0] <= 7
     assert all(len(h.token_log_probabilities) <= 7
                for h in (*beam_search(model, src, beam_size=3)[0], *greedy(model, src)))
 
@@ -142,8 +151,8 @@ def test_learned_positions_end_an_output():
 def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size):
     members, src = [model_of(seed + i, **shape) for i, shape in enumerate(shapes)], sources([4, 2], seed)
     mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
-    for row, size, found in zip(src, (4, 2),
-                                beam_search(Ensemble(members), src, beam_size=beam_size, extra=3, n_best=beam_size)):
+    together = beam_search(Ensemble(members), src, beam_size=beam_size, max_extra_tokens=3, n_best=beam_size)
+    for row, size, found in zip(src, (4, 2), together):
         expected = plain_beam_search(mean, row[None, :size], beam_size, 0.6, 3)
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
@@ -155,12 +164,12 @@ def test_an_ensemble_of_different_vocabularies_is_refused_and_the_shortest_table
             Ensemble(models)
     short, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
     for members in ([model_of(4), short], [short, model_of(4, positions="learned", max_length=64)]):
-        assert search(Ensemble(members), src, beam_size=3, early=False).token.shape[0] <= 7
+        assert search(Ensemble(members), src, beam_size=3, early_stopping=False).token.shape[0] <= 7
 
 
 def test_a_beam_wider_than_the_vocabulary():
     model, src = model_of(5), sources([2, 3], 5)
-    wide = beam_search(model, src, beam_size=40, extra=1, n_best=40)
+    wide = beam_search(model, src, beam_size=40, max_extra_tokens=1, n_best=40)
     for hypotheses, n in zip(wide, (2, 3)):
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) >= 13
         assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
@@ -209,10 +218,10 @@ def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
     limit = min(len(translator.encode([source])[0]) + extra, 20)
     prefix = [[5] * symbols]
     if symbols < limit:
-        assert translator.search([source], prefix=prefix, extra=extra)[0][0].ids[:symbols] == prefix[0]
+        assert translator.search([source], prefix=prefix, max_extra_tokens=extra)[0][0].ids[:symbols] == prefix[0]
     else:
         with pytest.raises(InputError, match=f"prefix of {symbols} tokens"):
-            translator.search([source], prefix=prefix, extra=extra)
+            translator.search([source], prefix=prefix, max_extra_tokens=extra)
 
 
 # --- what a caller may ask --------------------------------------------------------------------------------------------
@@ -229,7 +238,7 @@ def bytewise():
 @given(st.sampled_from(["the", "the o", "the old c", "a you", "a dog", "th", "t", "\N{SNOWMAN}", "sees \N{SNOWMAN}x"]),
        st.integers(0, 99), st.booleans())
 def test_a_translation_begins_with_its_prefix_and_an_open_word_may_go_on(bytewise, prefix, seed, drawn):
-    config = SearchConfig(3, extra=20, n_best=3, sample=drawn, seed=seed)
+    config = SearchConfig(3, max_extra_tokens=20, n_best=3, sample=drawn, seed=seed)
     for asked in (prefix, prefix + " "):
         for found in bytewise.search(["the old cow", "a dog"], config, prefix=[asked, ""])[0]:
             text = bytewise.vocabulary.decode(found.ids)
@@ -254,7 +263,7 @@ def test_a_prefix_is_read_as_the_vocabulary_reads_text(prefix):
 
 
 def test_no_text_comes_twice_and_each_is_one_line(bytewise):
-    found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, extra=6)
+    found = bytewise.n_best(["the old cow", "a dog"], 12, beam_size=12, max_extra_tokens=6)
     for translations in found:
         texts = [t.text for t in translations]
         assert len(texts) == len({*texts}) and all(t.isprintable() or not {*t} & {"\n", "\r", "\x85", "\u2028"}
@@ -284,7 +293,8 @@ def test_draws_of_a_translator_are_repeatable_and_none_comes_twice(bytewise):
 
 
 def test_an_output_is_no_longer_than_it_may_be(bytewise):
-    for config in (SearchConfig(max_length=3), SearchConfig(extra=-100), SearchConfig(sample=True, max_length=2)):
+    for config in (SearchConfig(max_length=3), SearchConfig(max_extra_tokens=-100),
+                   SearchConfig(sample=True, max_length=2)):
         for (found,) in bytewise.search(["the old cow sees", "a"], config):
             assert len(found.token_log_probabilities) <= (config.max_length or 1)
 
@@ -292,7 +302,7 @@ def test_an_output_is_no_longer_than_it_may_be(bytewise):
 @without_checker()
 @pytest.mark.parametrize("options", [{"beam_size": 2.5}, {"beam_size": True}, {"beam_size": "4"}, {"beam_size": 10**9},
                                      {"beam_size": None}, {"alpha": math.nan},
-                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"extra": 1.5}, {"n_best": 5},
+                                     {"alpha": math.inf}, {"alpha": "0.6"}, {"max_extra_tokens": 1.5}, {"n_best": 5},
                                      {"max_length": 0}, {"temperature": 0}, {"seed": -1},
                                      {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]},
                                      {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
@@ -340,12 +350,176 @@ def test_rounded_products_translate_nearly_the_same(precision):
 
 
 def test_shipped_weights_load_with_8_and_16_bits(finished, tmp_path):
-    run, exact = Run.open(finished), load(finished).model.state_dict()
+    run, exact = Run.open(finished), load(finished, "float32").model.state_dict()
     for bits, steps in ((16, 2**11), (8, 254)):
         ship(run, tmp_path / str(bits), bits)
-        for name, tensor in load(tmp_path / str(bits)).model.state_dict().items():
+        for name, tensor in load(tmp_path / str(bits), "float32").model.state_dict().items():
             largest = exact[name].abs().max() if exact[name].dim() < 2 else exact[name].abs().amax(1, keepdim=True)
             assert ((tensor - exact[name]).abs() <= largest / (steps if exact[name].dim() > 1
                                                                else 2**11) * 1.001 + 1e-7).all(), name
     size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
     assert size[8] < 0.8 * size[16]  # rows of 8 numbers: of wider ones the scale is a smaller part
+
+
+# --- what is computed is what is scored -------------------------------------------------------------------------------
+
+LOADED = cache(lambda: load("grammar"))  # for tests that leave it as it is
+LINES = ["The cow is old, but it plays.", "A dog sleeps.", "The teachers paint the child.", "The dog is young."]
+
+
+@pytest.fixture
+def grammar_translator():
+    "One of the test's own, which it may change."
+    return load("grammar")
+
+
+def test_a_translation_scores_what_its_search_said():
+    translator = load("grammar")
+    found = translator.n_best(LINES, 2)
+    for rank in (0, 1):
+        scored = target_probabilities(translator, LINES, [of[rank].text for of in found])
+        for pairs, translation_ in zip(scored, found):
+            assert [p for _, p in pairs] == pytest.approx(translation_[rank].log_probabilities, rel=1e-4, abs=1e-4)
+
+
+def test_one_precision_for_all_that_is_computed():
+    translator, exact = load("grammar"), load("grammar", "float32")
+    assert translator.precision == default_precision(translator.device) == "float16"
+    rounded = {name: (w.half().float() if w.dim() > 1 else w) for name, w in exact.model.state_dict().items()}
+    assert all(torch.equal(weight, rounded[name]) for name, weight in translator.model.state_dict().items())
+    fails(lambda: ensemble([translator, exact]), "float16 and float32")
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_searches_see_every_change_of_a_weight(precision):
+    "Also through `.data`, which raises no version; an exchange of two rows leaves every sum as it was."
+    translator = load("grammar", precision)
+    before, embedding = translator.translate(LINES), translator.model.embedding.weight.data
+    changes = (lambda w: w.neg_(), lambda w: w.copy_(w.flip(0)), lambda w: w.copy_(w.roll(1, 1)))
+    for change in changes:
+        kept = embedding.clone()
+        change(embedding)
+        assert translator.translate(LINES) == Translator(translator.model, translator.vocabulary).translate(LINES)
+        assert translator.translate(LINES) != before
+        embedding.copy_(kept)
+        assert translator.translate(LINES) == before
+
+
+def test_a_stamp_tells_weights_apart():
+    weight = torch.nn.Linear(3000, 5, bias=False)
+    stamp, data = weights_stamp(weight), weight.weight.data
+    for change in (lambda: data[0, 0].add_(1e-6), lambda: data.copy_(data.roll(1, 1)),
+                   lambda: data.copy_(data[[1, 0, 2, 3, 4]])):
+        before = data.clone()
+        change()
+        assert weights_stamp(weight) != stamp
+        data.copy_(before)
+        assert weights_stamp(weight) == stamp
+
+
+def test_hooks_fire_in_whatever_a_translator_does(grammar_translator):
+    translator, seen = grammar_translator, []
+    before, quality = translator.translate(LINES), translator.measure(LINES, LINES)
+    hook = translator.model.decoder[0].feed_forward.register_forward_hook(lambda *_: seen.append(1))
+    for ask in (lambda: translator.translate(LINES), lambda: translator.measure(LINES, LINES),
+                lambda: translator.attention(LINES[0], LINES[0]), lambda: ensemble([translator] * 2).translate(LINES)):
+        seen.clear()
+        ask()
+        assert seen
+    assert translator.translate(LINES) == before
+    assert translator.measure(LINES, LINES).perplexity == pytest.approx(quality.perplexity, rel=1e-4)
+    hook.remove()
+    seen.clear()
+    assert translator.translate(LINES) == before and not seen
+
+
+def test_a_translators_model_is_a_module_like_any_other(grammar_translator):
+    translator = grammar_translator
+    names = {*vars(translator.model)}
+    translator.translate(LINES)
+    assert {*vars(translator.model)} == names == {*vars(Transformer(translator.model.config))}
+    again = Translator(pickle.loads(pickle.dumps(translator.model)), translator.vocabulary)
+    assert again.translate(LINES) == translator.translate(LINES) == copy.deepcopy(translator).translate(LINES)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**40), st.integers(1, 3), st.integers(5, 200),
+       st.lists(st.sampled_from(LINES), min_size=1, max_size=9))
+def test_a_seed_and_a_lines_number_fix_its_draws(seed, ahead, batch_tokens, lines):
+    "Whatever the batches and the pace, and whatever stands in the other lines."
+    translator = LOADED()
+    options = dict(sample=True, temperature=1.5, seed=seed, max_length=10)
+    drawn = translator.translate(lines, **options)
+    assert drawn == translator.translate(lines, batch_tokens=batch_tokens, workers=1, **options)
+    assert drawn == [*translator.stream(lines, ahead=ahead, **options)]
+    others = ["The old teacher sees the child." if i % 2 else line for i, line in enumerate(lines)]
+    assert drawn[::2] == translator.translate(others, **options)[::2]
+
+
+def test_equal_lines_are_drawn_apart_however_many():
+    drawn = LOADED().translate(["A dog sleeps."] * 60, sample=True, temperature=3.0, max_length=12)
+    assert len({*drawn}) == 60
+
+
+def test_draws_follow_the_probabilities():
+    model, src = model_of(3), sources([4], 3)
+    n = 4000
+    drawn = sample(model, src.expand(n, -1), max_extra_tokens=-3)
+    with torch.no_grad():
+        p = model(src, torch.tensor([[START]]))[0, -1].softmax(-1)
+    p[[PAD, START, UNKNOWN]] = 0
+    p /= p.sum()
+    counts = torch.tensor([sum((h.ids or [END])[0] == token for h in drawn) for token in range(len(p))])
+    assert ((counts - n * p) / (n * p * (1 - p)).sqrt().clamp(min=1)).abs().max() < 4.5
+
+
+@pytest.mark.parametrize("decode", [beam_search, greedy, sample])
+def test_a_batch_of_nothing_is_told_in_a_line(decode):
+    for shape in ((0, 5), (3, 0)):
+        fails(lambda: decode(model_of(0), torch.zeros(shape, dtype=torch.long)), f"{shape[0]} sentences")
+
+
+@pytest.mark.parametrize("place", ["embedding.weight", "encoder.0.self_attention.query.weight",
+                                   "decoder.1.residuals.2.norm.bias"])
+def test_a_weight_that_is_no_number_is_told(place, grammar_translator, finished, tmp_path):
+    translator = grammar_translator
+    translator.model.get_parameter(place).data.view(-1)[-1] = math.nan
+    for ask in (lambda: translator.translate(LINES), lambda: translator.translate(LINES, sample=True),
+                lambda: translator.n_best(LINES, 2)):
+        fails(ask, place, "NaN")
+    fails(lambda: translator.measure(LINES, LINES), "NaN")
+    for decode in (beam_search, greedy, sample):
+        fails(lambda: decode(translator.model, torch.tensor([[5, 6, 7, 8, END], [6, END, PAD, PAD, PAD]])), "NaN")
+    folder = shutil.copytree(finished, tmp_path / "run")
+    weights = load_file(folder / "averaged.safetensors")
+    weights["embedding.weight"][5, 5] = math.inf
+    save_file(weights, folder / "averaged.safetensors")
+    fails(lambda: load(folder), folder, "embedding.weight", "infinite")
+
+
+@without_checker()
+def test_options_of_the_wrong_type():
+    translator = LOADED()
+    assert translator.translate(LINES[:1], progress=None) == translator.translate(LINES[:1])
+    fails(lambda: translator.translate(LINES[:1], progress=3), "progress 3")
+    for name in ("sample", "early_stopping"):
+        for wrong in ("no", 1, None):
+            fails(lambda: SearchConfig(**{name: wrong}), f"{name} {wrong!r}")
+
+
+def test_searches_in_several_threads_leave_each_others_settings_alone():
+    "One begins within the other and ends after it: both, and every later thread, have the threads from before."
+    before, parts, cpu = torch.get_num_threads(), [np.arange(1)] * 4, torch.device("cpu")
+    searches = [side_by_side(lambda part: [torch.get_num_threads()], parts, cpu) for _ in range(2)]
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as third:
+        try:
+            torch.set_num_threads(8)
+            for thread, search_ in zip((one, other), searches):
+                assert thread.submit(next, search_).result() == [2]
+            for thread, search_ in zip((one, other), searches):
+                assert thread.submit(list, search_).result() == [[2]] * 3
+            assert [thread.submit(torch.get_num_threads).result() for thread in (one, other, third)] == [8] * 3
+            assert torch.get_num_threads() == 8
+            assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4
+        finally:
+            torch.set_num_threads(before)

@@ -1,19 +1,28 @@
 "The choice of a kernel: where its times are kept, how it is fixed, and what happens where an operation is missing."
 
 import math
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from annotated_transformer.engine import kernels
+from annotated_transformer.engine.kv_cache import packed
+from annotated_transformer.model.transformer import Transformer
 from annotated_transformer.tools.files import InputError
+from annotated_transformer.training.presets import TINY
 from here import fails
 
 
 def forget() -> None:
     "As a new process."
     kernels.known_times.cache_clear()
+    kernels.is_here.cache_clear()
+    kernels.trained_fastest.cache_clear()
     kernels.CHOICES.clear()
 
 
@@ -96,3 +105,58 @@ def test_inputs_that_are_zero_or_of_one_sign(name):
     product, rounding = kernels.KERNELS[name][1](weight, None), kernels.ROUNDING[kernels.KERNELS[name][0]]
     for x in (torch.zeros(2, 192), torch.rand(2, 192), -torch.rand(2, 192), 1e-3 * torch.randn(2, 192)):
         assert (off := kernels.error(product, x, weight)) <= rounding and math.isfinite(off)
+
+
+@pytest.mark.parametrize("precision", [*kernels.STORED])
+def test_a_choice_stays_within_its_precision(precision, monkeypatch):
+    "Outputs must not depend on a stop watch: whatever is fastest, the products are those of the precision."
+    monkeypatch.setattr(kernels, "fastest", lambda times: [*times][-1])
+    monkeypatch.setattr(kernels, "trial", lambda m, n, names: dict.fromkeys(names, [1.0, 1.0]))
+    own = kernels.KERNELS[kernels.choose(256, 192, precision).kernel][0]
+    assert own == (precision if any(map(kernels.is_here, kernels.kernels_for(precision))) else "float32")
+
+
+def test_a_model_is_rounded_once_and_every_kernel_of_its_precision_is_exact():
+    weight = {"matrix": torch.randn(256, 192), "vector": torch.randn(192), "large": torch.full((2, 2), 1e6)}
+    rounded = kernels.round_weights(weight, "float16")
+    assert torch.equal(rounded["matrix"], weight["matrix"].half().float())
+    assert all(rounded[name] is weight[name] for name in ("vector", "large"))
+    x, name = torch.randn(8, 192), "FBGEMM float16"
+    if not kernels.is_here(name):
+        pytest.skip("not on this machine")
+    product = kernels.KERNELS[name][1](rounded["matrix"], None)
+    torch.testing.assert_close(product(x), F.linear(x, rounded["matrix"]), rtol=1e-5, atol=1e-4)
+
+
+def test_a_kernel_is_passed_and_fixed():
+    model = Transformer(replace(TINY, vocab_size=400)).eval()
+    weights = packed(model, "float32", kernels.MKL).packed
+    assert weights.kernel == kernels.MKL and not kernels.CHOICES, "a trial all the same"
+    fails(lambda: packed(model, "float32", "cuBLAS"), "kernel cuBLAS", kernels.MKL)
+
+
+def test_importing_changes_neither_environment_nor_settings():
+    program = """if True:
+        import os, torch
+        before = dict(os.environ), torch.backends.quantized.engine, torch.backends.cuda.cudnn_sdp_enabled()
+        import annotated_transformer
+        annotated_transformer.load("grammar").translate("The cow is old.")
+        from annotated_transformer.training import loop
+        assert before == (dict(os.environ), torch.backends.quantized.engine, torch.backends.cuda.cudnn_sdp_enabled())
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_library_for_training_holds_for_a_block_and_a_thread():
+    with kernels.training_with(kernels.ONEDNN):
+        with kernels.training_with(kernels.MKL):
+            assert kernels.training_kernel() == kernels.MKL
+        here = kernels.training_kernel()
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(kernels.TRAINING.get).result()
+    assert here == (kernels.ONEDNN if kernels.is_here(kernels.ONEDNN) else kernels.MKL) and elsewhere is None
+
+
+@torch.inference_mode()
+def test_a_trial_of_training_is_made_wherever_somebody_asks():
+    assert {*kernels.training_trial([kernels.MKL])} == {kernels.MKL}

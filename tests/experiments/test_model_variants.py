@@ -19,7 +19,8 @@ from annotated_transformer.experiments.runner import Place, Step, read_plan, sum
 from annotated_transformer.model.transformer import START, TransformerConfig, count_parameters
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import PRESETS
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
@@ -104,7 +105,7 @@ def test_the_rules_of_the_variants_are_those_of_the_rows():
     assert {s.name: s.seeds["de"] for s in rules.systems.values()} == dict.fromkeys(rules.systems, [0, 1, 2])
     for name in ("steps", "warmup_steps", "batch_tokens", "label_smoothing"):
         assert rules.training[name] == getattr(training, name)
-    peak = training.rate * (training.warmup_steps * model.d_model) ** -0.5
+    peak = training.lr_scale * (training.warmup_steps * model.d_model) ** -0.5
     assert rules.trials["peaks"] == [pytest.approx(peak, rel=0.01)]
     sizes = {name: sum(p.numel() for p in build(shape).parameters()) for name, shape in shapes.items()}
     assert count_parameters(model) == sizes["no-positions"] == sizes["additive"] - 18 * 8 * 16

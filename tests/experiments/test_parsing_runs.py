@@ -63,7 +63,7 @@ def test_every_run_leaves_a_record(measured):
     sample = of("ptb_sample")
     assert sample["chosen"] == chosen and not sample["config"]["model"]["pre_norm"]
     assert sample["config"]["model"]["attention_dropout"] == chosen["best"]["dropout"]
-    assert sample["config"]["training"]["rate"] == chosen["best"]["rate"]
+    assert sample["config"]["training"]["lr_scale"] == chosen["best"]["rate"]
     assert of("craft_tenth")["training_trees"] < of("craft")["training_trees"]
     vocabularies = {name: of(name)["data"]["vocabulary"] for name in SOME if name in parsing_runs.EXPERIMENTS}
     assert vocabularies["grammar_small"] == vocabularies["grammar_xx"]

@@ -19,7 +19,8 @@ from annotated_transformer.experiments.search_settings import (
 )
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record, write_record
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
 from here import SHAPE

@@ -10,7 +10,8 @@ from sacrebleu.metrics import BLEU
 from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
-from annotated_transformer.decoding.translation import SENTENCE, load
+from annotated_transformer.decoding.evaluation import SENTENCE
+from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import row_measurements
 from annotated_transformer.experiments.runner import Place
 from annotated_transformer.experiments.variations import (

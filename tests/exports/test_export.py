@@ -17,7 +17,7 @@ import torch
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
-from annotated_transformer.decoding.search import NEVER, beam_search, greedy
+from annotated_transformer.decoding.search import SUPPRESSED, beam_search, greedy
 from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.exports.ctranslate2 import export_ctranslate2, symbols_of
 from annotated_transformer.exports.hugging_face import export_hugging_face
@@ -65,7 +65,7 @@ def test_variations_give_the_same_probabilities(changes, vocabulary, tmp_path):
     for (src, out), their in zip(pairs, scored):
         with torch.no_grad():
             logits = model(torch.tensor([src + [END]]), torch.tensor([[START] + out]))[0]
-        logits[:, NEVER] = -torch.inf
+        logits[:, SUPPRESSED] = -torch.inf
         expected = logits.log_softmax(-1).gather(1, torch.tensor(out + [END])[:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(their.log_probs), expected, atol=1e-4, rtol=1e-4)
 
@@ -75,13 +75,13 @@ def test_padding_and_start_are_never_written(vocabulary, tmp_path):
     torch.manual_seed(0)
     model = Transformer(replace(SMALL, pre_norm=True)).eval()
     with torch.no_grad():
-        model.embedding.weight[NEVER] += 1.0
+        model.embedding.weight[SUPPRESSED] += 1.0
         model.decoder_norm.bias.fill_(3.0)
     translator, src = Translator(model, vocabulary), torch.randint(4, 100, (8, 6))
     src[:, -1] = END
     with torch.no_grad():
         first = model(src, torch.full((8, 1), START))[:, 0].argmax(-1)
-    assert set(first.tolist()) <= set(NEVER)
+    assert set(first.tolist()) <= set(SUPPRESSED)
     names = symbols_of(vocabulary)
     engine = engine_of(export_ctranslate2(translator, tmp_path / "out"))
     for options in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 4}):
@@ -273,7 +273,7 @@ def test_the_card_is_made_of_the_record(marian):
                                      {"d_k": 24}, {"d_v": 24}], ids=str)
 def test_what_is_no_marian_model_is_refused(changes, vocabulary, tmp_path):
     others = "onnx" if "parameter_heads" in changes else "ctranslate2 or onnx"
-    with pytest.raises(InputError, match=f"{next(iter(changes))}.*MarianMTModel.* --to {others}$"):
+    with pytest.raises(InputError, match=f"{next(iter(changes))}.*MarianMTModel.* to {others}$"):
         export_hugging_face(Translator(Transformer(replace(SMALL, **changes)), vocabulary), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
@@ -310,9 +310,10 @@ def test_onnx_graphs_are_the_same_model_at_every_length(changes, vocabulary, tmp
                                        model(src, tgt)[:, -1].log_softmax(-1), atol=1e-4, rtol=0)
     src = torch.randint(4, 100, (4, 6))
     src[:, -1] = END
-    assert [h.ids for h in greedy(graphs, src, extra=5)] == [h.ids for h in greedy(model, src, extra=5)]
-    assert [h[0].ids for h in beam_search(graphs, src, beam_size=3,
-                                          extra=5)] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=5)]
+    theirs, ours = ([h.ids for h in greedy(m, src, max_extra_tokens=5)] for m in (graphs, model))
+    assert theirs == ours
+    theirs, ours = ([h[0].ids for h in beam_search(m, src, beam_size=3, max_extra_tokens=5)] for m in (graphs, model))
+    assert theirs == ours
 
 
 @pytest.mark.parametrize("write", [export_ctranslate2, export_hugging_face,

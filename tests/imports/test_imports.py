@@ -101,7 +101,8 @@ def check_same(translator, theirs, tolerance=1e-4):
     written = [i for i in range(a.size(-1)) if i != START]
     assert a[..., 4:].std() > 0.3 and (a - b)[..., written].abs().max() < tolerance
     assert (a.log_softmax(-1) - b.log_softmax(-1))[..., written].abs().max() < tolerance
-    found, wanted = (sum(beam_search(model, src, extra=5, n_best=4), []) for model in (translator.model, theirs))
+    found, wanted = (sum(beam_search(model, src, max_extra_tokens=5, n_best=4), [])
+                     for model in (translator.model, theirs))
     assert [h.ids for h in found] == [h.ids for h in wanted] and any(len(h.ids) > 2 for h in found)
     assert [h.score for h in found] == pytest.approx([h.score for h in wanted], abs=1e-3)
 
@@ -139,7 +140,7 @@ def test_greedy_search_is_generate(tmp_path):
     model = write_marian(tmp_path / "theirs")
     translator = run_of(tmp_path / "theirs", tmp_path)
     tokenizer, last = MarianTokenizer.from_pretrained(tmp_path / "theirs"), model.config.pad_token_id
-    for line, (h,) in zip(LINES, translator.search(LINES, beam_size=1, extra=20)):
+    for line, (h,) in zip(LINES, translator.search(LINES, beam_size=1, max_extra_tokens=20)):
         found = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=1, do_sample=False,
                                bad_words_ids=[[last]], forced_eos_token_id=None,
                                max_new_tokens=len(h.token_log_probabilities))

@@ -22,7 +22,7 @@ from annotated_transformer.corpus.batching import Batch
 from annotated_transformer.decoding.search import beam_search, choices, largest, sample, search
 from annotated_transformer.engine import fast as fast_module
 from annotated_transformer.engine import kernels
-from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy
+from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy, without_cudnn
 from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model import embedding
 from annotated_transformer.model.attention import recording
@@ -110,14 +110,18 @@ def test_a_step_at_a_time_equals_the_whole(config, src, tgt, padding):
         close(torch.cat(steps, 1), model(src, tgt))
 
 
-def test_the_fast_model_leaves_cudnns_attention_out():
+def test_cudnns_attention_is_left_out_for_a_block_alone():
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
-        fast(torch.nn.Linear(1, 1))
-        assert torch.backends.cuda.cudnn_sdp_enabled()
         fast(model_of(SMALL))
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        with without_cudnn(torch.device("cuda")):
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+            with without_cudnn(torch.device("cuda")):
+                pass
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
@@ -264,8 +268,8 @@ def test_on_a_gpu_that_is_not_there(options, monkeypatch):
         state = DecoderState(fast(model), fake_ids(3, 7, device="cpu"))
         for places in (1, 2, 2):
             assert state.step(fake_ids(3, places)).device.type == "cuda"
-            state.follow(torch.zeros(3, 2, dtype=torch.long, device="cuda"))
-        state.keep([0, 2])
+            state.reorder(torch.zeros(3, 2, dtype=torch.long, device="cuda"))
+        state.select([0, 2])
 
 
 def test_a_loss_and_a_search_on_a_gpu_that_is_not_there():
@@ -347,17 +351,17 @@ def test_where_there_is_no_float64(options, monkeypatch):
     with NoFloat64():
         found = update(Objective(fast(model), 0.1), optimizer, [(batch, 1.0)], 5, TrainingConfig(clip_norm=1.0), 1)
         model.eval()
-        measured, beams, drawn = measure(model, [batch]), beam_search(model, src, beam_size=3,
-                                                                      extra=4), sample(model, src, extra=4)
+        measured, beams = measure(model, [batch]), beam_search(model, src, beam_size=3, max_extra_tokens=4)
+        drawn = sample(model, src, max_extra_tokens=4)
     monkeypatch.undo()
     assert found.dtype == torch.float32 and measured.tokens == 5
-    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, extra=4)]
-    assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, extra=4)]
+    assert [h[0].ids for h in beams] == [h[0].ids for h in beam_search(model, src, beam_size=3, max_extra_tokens=4)]
+    assert [h.ids for h in drawn] == [h.ids for h in sample(model, src, max_extra_tokens=4)]
 
 
 def test_float64_is_noticed_where_there_is_none():
     with NoFloat64(), pytest.raises(TypeError, match="float64"):
-        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), beam_size=2, extra=2)
+        beam_search(model_of(SMALL).float(), torch.tensor([[5, END]]), beam_size=2, max_extra_tokens=2)
 
 
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
@@ -422,10 +426,10 @@ def test_a_size_below_one_is_refused_by_name(field):
 
 
 @pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN")
-def test_products_by_onednn(monkeypatch):
+def test_products_by_onednn():
     "Also on processors where MKL is the faster library; that they are right, the chapter proves."
-    monkeypatch.setitem(kernels.TRAINING, "kernel", kernels.ONEDNN)
-    y = kernels.linear(torch.randn(2, 7, 24), torch.randn(33, 24, requires_grad=True))
+    with kernels.training_with(kernels.ONEDNN):
+        y = kernels.linear(torch.randn(2, 7, 24), torch.randn(33, 24, requires_grad=True))
     assert "OneDNN" in y.grad_fn.next_functions[0][0].name()
 
 
@@ -435,6 +439,8 @@ def test_products_of_ever_new_shapes_do_not_fill_the_memory():
     program = """if True:
         import psutil, torch
         from annotated_transformer.engine.fast import project
+        from annotated_transformer.engine.kernels import limit_caches
+        limit_caches()
         torch.set_num_threads(1)
         layer, sizes = torch.nn.Linear(256, 1024), []
         for rows in range(1000, 1400):
@@ -467,8 +473,9 @@ def test_recording_says_where_there_is_nothing_to_record():
     with recording(model) as kept:
         model(src, src)
     assert all(kept.values())
-    with pytest.raises(ValueError, match="plain model"), recording(fast(model)):
-        fast(model)(src, src)
+    quick = fast(model)
+    with pytest.raises(ValueError, match="plain model"), recording(quick):
+        quick(src, src)
 
 
 def test_dropout_near_one_divides_by_something():

@@ -20,7 +20,8 @@ from annotated_transformer.parsing.treebanks import (
     escape, gold_trees, encode_trees, source_line, tokenise, tree_corpus, tree_files, treebank)
 from annotated_transformer.parsing.trees import clean_tree, linearise, read_tree, read_trees, restore
 from annotated_transformer.training.checkpoints import remove_checkpoint
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.runs import Run
 from here import PARSER_SHAPE, PARSER_TRAINING, TREES, fails, shared
 
@@ -294,7 +295,7 @@ def test_a_state_follows_its_hypothesis(constraint):
         outputs = [[outputs[i][p] + [s] for p, s in zip(*rows)] for i, rows in enumerate(zip(parents, symbols))]
         state = constraint.advance(state, torch.tensor(parents), torch.tensor(symbols))
     allowed = constraint.allowed(state)
-    state.keep_rows(torch.tensor([2, 0]))
+    state.select(torch.tensor([2, 0]))
     assert torch.equal(constraint.allowed(state), allowed[[2, 0]])
 
 
@@ -308,7 +309,7 @@ def test_all_words_mean_the_next_one():
         "What may follow the symbol, with its probability."
         nonlocal state
         state = constraint.advance(state, torch.tensor([[0]]), torch.tensor([[names.index(symbol)]]))
-        found = constraint.weigh(logs, state).exp()[0, 0]
+        found = constraint.mask_logits(logs, state).exp()[0, 0]
         return {names[i]: found[i].item() for i in found.nonzero()[:, 0]}
 
     words = sum(p[names.index(name)].item()
@@ -399,7 +400,7 @@ class Oracle(Parser):
 
     def search(self, lines, beam_size, alpha, **options):
         assert (beam_size, alpha) == (21, 0.3)  # section 6.3
-        assert options["extra"] == parsing.EXTRA and options["constraint"] == "trees alone"
+        assert options["max_extra_tokens"] == parsing.EXTRA and options["constraint"] == "trees alone"
         return [[type("Found", (), {"ids": self.answers[line], "score": 0.0})] for line in lines]
 
     def decode(self, ids):

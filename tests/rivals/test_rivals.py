@@ -184,9 +184,9 @@ def test_the_search_keeps_what_whole_beginnings_would_give(kind):
     for seed in range(4):
         model = small_model(kind, seed)
         src = sentences([6, 2, 9])
-        quick = beam_search(model, src, extra=8, n_best=4)
+        quick = beam_search(model, src, max_extra_tokens=8, n_best=4)
         for row, hypotheses in zip(src, quick):
-            plain = plain_beam_search(model, row[row != PAD][None], extra=8)
+            plain = plain_beam_search(model, row[row != PAD][None], max_extra_tokens=8)
             assert [h.ids for h in hypotheses] == [ids for _, ids in plain]
             np.testing.assert_allclose([h.score for h in hypotheses], [score for score, _ in plain], rtol=1e-7)
             found += len({tuple(ids) for _, ids in plain})
@@ -199,7 +199,7 @@ def test_only_training_exchanges_a_models_dropout(kind):
     dropout."""
     model, src, tgt = small_model(kind, dropout=0.2).train(), sentences([3, 5]), sentences([4, 2], first=START)
     before = list(model.modules())
-    beam_search(model.eval(), src, extra=4)
+    beam_search(model.eval(), src, max_extra_tokens=4)
     measure(model.train(), [Batch(src, F.pad(tgt, (0, 1), value=END), np.arange(2))])
     assert all(a is b for a, b in zip(model.modules(), before, strict=True)) and model.training
     trained = [m for m in fast_to_train(model).modules() if isinstance(m, torch.nn.Dropout)]
@@ -244,7 +244,7 @@ def test_a_run_of_an_unknown_kind_asks_for_its_code_and_imports_nothing(trained,
         folder = tmp_path / kind.replace("/", "_")
         folder.mkdir()
         write_json(folder / "config.json", config | {"kind": kind})
-        with pytest.raises(InputError, match="no kind of model .*--code"):
+        with pytest.raises(InputError, match="no kind of model .*a file of code registers one"):
             Run.open(folder).model()
 
 
@@ -312,7 +312,8 @@ def test_a_configuration_that_is_taken(monkeypatch):
 def test_updates_equal_those_computed_by_torch_by_hand(data, name, bound):
     "Three updates of a small model: the loss by PyTorch's cross entropy, the norm and the step by formula."
     corpus, indices = ParallelCorpus(data, "train"), np.arange(20)
-    config = replace(TrainingConfig(), rate=0.3, warmup_steps=4, label_smoothing=0.0, optimizer=name, clip_norm=bound)
+    config = replace(TrainingConfig(), lr_scale=0.3, warmup_steps=4, label_smoothing=0.0, optimizer=name,
+                     clip_norm=bound)
     torch.manual_seed(0)
     model, batch = build(architecture("bag").config(vocab_size=300, d_model=8,
                                                     looseness=0.0)).double(), corpus.batch(indices)
@@ -379,7 +380,7 @@ def test_the_training_of_their_own_papers(data, tmp_path):
 def test_the_peak_is_their_papers_at_any_width_and_warm_up(changes):
     for kind, own in OWN_TRAINING.items():
         assert peak_rate(*configured(f"{kind}-own", changes)) == pytest.approx(own["peak"])
-    assert configured("recurrent-own", changes | {"rate": 0.3})[1].rate == 0.3
+    assert configured("recurrent-own", changes | {"lr_scale": 0.3})[1].lr_scale == 0.3
 
 
 def test_different_kinds_write_together(trained, data):
@@ -436,7 +437,7 @@ def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path):
 def test_a_rate_beyond_all_measure_is_told(trained, tmp_path):
     run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
                                    fine_tuning.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
-    fails(lambda: fine_tuning.tune(run), "--rate")
+    fails(lambda: fine_tuning.tune(run), "at a lower rate")
 
 
 def test_tuning_with_other_settings_is_refused(trained, tmp_path):

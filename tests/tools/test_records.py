@@ -18,7 +18,8 @@ from annotated_transformer.tools.files import InputError, locked, taken
 from annotated_transformer.tools.records import (
     add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
     read_records, record_digest, summary, write_record)
-from annotated_transformer.training.loop import start_run, train
+from annotated_transformer.training.loop import train
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
 from here import ROOT, SHAPE
@@ -285,7 +286,8 @@ def test_what_is_loaded_is_what_was_measured(data, tmp_path):
     """The perplexity in the record is that of the weights that `load` uses, and no other number of checkpoints does
     better."""
     from annotated_transformer.corpus.corpora import Corpus
-    from annotated_transformer.decoding.translation import evaluate, load
+    from annotated_transformer.decoding.evaluation import evaluate
+    from annotated_transformer.decoding.translation import load
 
     run = begin(tmp_path / "run", data)
     assert train(run)

@@ -37,10 +37,11 @@ from annotated_transformer.tools.processes import Progress
 from annotated_transformer.training import averaging, loop as training, runs
 from annotated_transformer.training.averaging import development_set
 from annotated_transformer.training.checkpoints import check_checkpoint, write_checkpoint
-from annotated_transformer.training.loop import divide, start_run, train, updates
+from annotated_transformer.training.loop import Trainer, split_microbatches, train, updates
+from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
-from annotated_transformer.training.runs import Run
+from annotated_transformer.training.runs import Run, RunRecord
 from here import SHAPE, same_weights
 
 pytestmark = pytest.mark.xdist_group("training")  # one after the other: they start processes of their own
@@ -166,7 +167,7 @@ def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens)
         parts = []
         for number in range(processes):
             monkeypatch.setattr(training, "rank", lambda number=number: number)
-            shares = training.share(corpus, indices, device_tokens)
+            shares = training.shard(corpus, indices, device_tokens)
             parts += [i for batch, weight in shares if weight for i in batch.indices]
             assert shares  # a process without sentences takes part all the same
             for batch, _ in shares:
@@ -183,7 +184,7 @@ def test_no_fewer_parts_would_do(data, device_tokens):
     corpus, rng = ParallelCorpus(data, "train"), np.random.default_rng(device_tokens)
     for size in (1, 2, 7, 30, 64):
         indices = rng.permutation(len(corpus))[:size]
-        parts = divide(corpus, indices, device_tokens)
+        parts = split_microbatches(corpus, indices, device_tokens)
         widths = sorted(max(int(corpus.src_lengths[i]), int(corpus.tgt_lengths[i])) for i in indices)
 
         def fit(n: int) -> bool:
@@ -212,8 +213,8 @@ def test_an_update_follows_the_gradient_of_the_mean_loss(data, smoothing, device
     gradients = torch.autograd.grad(loss, list(model.parameters()))
     before = [p.detach().clone() for p in model.parameters()]
 
-    config = replace(TRAINING, rate=0.5, warmup_steps=1)
-    parts = training.share(corpus, indices, device_tokens)
+    config = replace(TRAINING, lr_scale=0.5, warmup_steps=1)
+    parts = training.shard(corpus, indices, device_tokens)
     tokens = int(corpus.tgt_lengths[indices].sum())
     assert tokens == int((target != 0).sum()) and len(parts) > (device_tokens < 100)
     total = training.update(training.Objective(fast(model), smoothing), torch.optim.SGD(model.parameters(), lr=0.0),
@@ -403,13 +404,13 @@ def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, fi
                                                  kill):
     """Lines, checkpoints, averages and the best step, though the old end was measured and is no multiple of
     `save_every`."""
-    config = replace(TRAINING, steps=24, report_every=report_every, keep=keep, patience=patience, rate=8.0)
+    config = replace(TRAINING, steps=24, report_every=report_every, keep=keep, patience=patience, lr_scale=8.0)
     long, short = (start_run(tmp_path / name, data, SHAPE, replace(config, steps=steps)) for name,
                    steps in (("long", 24), ("short", first)))
     assert train(long)
     if kill:
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(training, "write_line", lambda session, line, write=training.write_line: write(session, line)
+            patch.setattr(Trainer, "log", lambda self, line, log=Trainer.log: log(self, line)
                           if line["step"] < first else kill_now())
             train(short)
     else:
@@ -424,6 +425,26 @@ def test_a_run_that_was_extended_is_one_long_run(data, tmp_path, monkeypatch, fi
 
 def kill_now():
     raise Killed
+
+
+@pytest.mark.parametrize("when", ["begin_line", "choose_average", "make"])
+def test_what_a_finished_run_has_stays_until_its_successor_is_whole(finished, data, tmp_path, monkeypatch, when):
+    "An extended run that is killed before its first checkpoint, or as it ends, translates and has its scores."
+    run = Run.open(shutil.copytree(finished, tmp_path / "run"))
+    run.record.write(run.record.read() | {"scored": "by hand"})
+    before, weights = run.record.read(), run.weights()
+    run.extend({"steps": 28})
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        owner = {"begin_line": Trainer, "choose_average": training, "make": RunRecord}[when]
+        patch.setattr(owner, when, lambda *_, **__: kill_now())
+        train(Run.open(run.folder), data)
+    again = Run.open(run.folder)
+    assert again.record.read()["metrics"] == before["metrics"] and again.record.read()["scored"] == "by hand"
+    assert not again.finished() and again.record.status() is None
+    if when != "make":  # then the new average is there already
+        assert same_weights(again.weights(), weights)
+    assert train(again, data) and again.finished() and again.record.read()["metrics"]["steps"] == 28
+    assert "scored" not in again.record.read()
 
 
 def test_a_line_of_twenty_thousand_words_is_named_and_not_measured(data, tmp_path, capsys):
@@ -491,7 +512,7 @@ def test_rates_do_not_count_the_time_of_measuring(data, tmp_path, monkeypatch):
 
 
 def test_a_rate_that_runs_out(data, tmp_path):
-    config = replace(TRAINING, steps=24, schedule="linear-to-zero", warmup_steps=5, rate=0.5)
+    config = replace(TRAINING, steps=24, schedule="linear-to-zero", warmup_steps=5, lr_scale=0.5)
     run = start_run(tmp_path / "run", data, SHAPE, config)
     assert train(run)
     rates = [line["rate"] for line in run.history.metrics()]
@@ -607,7 +628,7 @@ def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
     assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
     assert not cut.history.metrics() and cut.checkpoints.found()
     before = cut.checkpoints.load()[1]["progress"]["seconds"]
-    assert training.open_session(Run.open(cut.folder), data, None)[0].clock.before == before > 0
+    assert Trainer.open(Run.open(cut.folder), data, None).clock.before == before > 0
     assert train(Run.open(cut.folder))
     told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()]
             for run in (cut, whole)]
@@ -651,7 +672,7 @@ def test_a_disk_that_is_really_full(data, tmp_path):
 
 
 def test_a_loss_that_is_not_finite(data, tmp_path):
-    wild = replace(TRAINING, rate=1e30, save_every=1, report_every=5)
+    wild = replace(TRAINING, lr_scale=1e30, save_every=1, report_every=5)
     run = start_run(tmp_path / "run", data, SHAPE, wild)
     with pytest.raises(InputError, match="not_finite.json"):
         train(run)
@@ -682,8 +703,8 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
         raise CppCompileError(["g++"], "killed")
 
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
-    monkeypatch.setattr("annotated_transformer.training.loop.loop", fail)
-    with pytest.raises(InputError, match="compiler failed or was stopped.*with or without --compile"):
+    monkeypatch.setattr(Trainer, "train", fail)
+    with pytest.raises(InputError, match="compiler failed or was stopped.*compiled or not"):
         train(run)
 
 
@@ -722,7 +743,7 @@ def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
 def test_patience_ends_a_run_of_several_processes(data, tmp_path):
     """Every process asks as often as the others whether the run has ended; otherwise the first one waits for ever,
     or fails."""
-    impatient = replace(TRAINING, steps=40, save_every=1, patience=2, rate=300.0)  # it soon gets worse
+    impatient = replace(TRAINING, steps=40, save_every=1, patience=2, lr_scale=300.0)  # it soon gets worse
     run = start_run(tmp_path / "run", data, SHAPE, impatient)
     end(start(run.folder, 2))
     assert run.finished() and run.record.read()["status"] == "finished" and run.record.read()["metrics"]["steps"] < 40
@@ -731,13 +752,13 @@ def test_patience_ends_a_run_of_several_processes(data, tmp_path):
 def test_a_report_from_after_the_checkpoint_does_not_exhaust_the_patience(data, tmp_path):
     "Killed between a report and its checkpoint, the run measures again."
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=3, save_every=1, patience=1))
-    session, _ = training.open_session(run, data, None)
-    session.progress = Progress(step=1)
+    trainer = Trainer.open(run, data, None)
+    trainer.progress = Progress(step=1)
     for step, perplexity in ((1, 5.0), (2, 6.0)):
         run.history.log({"step": step, "dev_perplexity": perplexity})
-    assert not training.is_over(session)
-    session.progress = Progress(step=2)
-    assert training.is_over(session)
+    assert not trainer.is_over()
+    trainer.progress = Progress(step=2)
+    assert trainer.is_over()
 
 
 def test_another_development_set_is_refused(data, tmp_path):
@@ -784,9 +805,10 @@ def test_two_processes_note_their_scores_at_once(finished, tmp_path):
 
 def test_a_record_goes_with_the_average_that_it_describes(finished, tmp_path):
     run = Run.open(shutil.copytree(finished, tmp_path / "run"))
-    run.continue_from(run.config["training"]["steps"])
-    assert not run.finished() and not (run.folder / "record.json").exists()
-    assert train(run) and run.record.read()["status"] == "finished"
+    run.extend({"steps": 28})
+    assert not run.finished(), "the record is of the former end"
+    assert train(run) and run.record.read()["status"] == "finished" and run.finished()
+    assert run.record.read()["weights"] == file_digest(run.folder / "averaged.safetensors")
 
 
 def test_an_average_that_was_not_measured_is_not_taken(data, finished, tmp_path, monkeypatch):
@@ -812,7 +834,7 @@ def test_a_corpus_with_a_new_vocabulary_is_encoded_before_it_is_trained_on(data,
 
 @pytest.mark.slow
 def test_killed_runs_keep_the_same_best_checkpoint(data, tmp_path):
-    config = replace(TRAINING, steps=60, rate=30.0, patience=4, save_minutes=0.0005)
+    config = replace(TRAINING, steps=60, lr_scale=30.0, patience=4, save_minutes=0.0005)
     undisturbed, killed = (start_run(tmp_path / name, data, SHAPE, config) for name in ("undisturbed", "killed"))
     assert train(undisturbed)
     for step in (5, 11):

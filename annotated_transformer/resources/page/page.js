@@ -219,6 +219,28 @@ function choose(name) {
   renderPython();
 }
 
+// Pale but for one query, one key, or one edge.
+function light(svg, q = null, k = null) {
+  for (const node of svg.querySelectorAll("[data-q], [data-k]")) {
+    const own = node.dataset, wrong = (q !== null && own.q !== undefined && +own.q !== q)
+      || (k !== null && own.k !== undefined && +own.k !== k);
+    node.style.opacity = wrong ? (node.classList.contains("cell") ? 0.35 : node.localName === "path" ? 0.06 : 0.45)
+      : "";
+  }
+}
+
+// The figure by itself: colours in place of variables, and text in the page's ink.
+function standalone(svg) {
+  const copy = svg.cloneNode(true), style = getComputedStyle(document.documentElement);
+  copy.querySelectorAll(".hit").forEach(node => node.remove());
+  let text = new XMLSerializer().serializeToString(copy);
+  text = text.replace(/ style="[^"]*"| tabindex="[^"]*"| data-[qk]="[^"]*"/g, "");
+  text = text.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim())
+    .replaceAll("currentColor", style.getPropertyValue("--ink").trim());
+  return text.replace(/(<svg[^>]*>)/,
+    `$1<rect width="100%" height="100%" fill="${style.getPropertyValue("--paper").trim()}"/>`);
+}
+
 // --- one head ------------------------------------------------------------------------------------------------------
 function sides(stack) {
   const { src, read, written } = shown.now;
@@ -578,7 +600,7 @@ function introduce() {
   };
   const languages = src && tgt ? `${language(src)} to ${language(tgt)}, ` : "";
   $("about").textContent = `a Transformer while it translates: \u201c${RUN.name}\u201d, ${languages}`
-    + `${n_layers} layers of ${n_heads} heads, ${d_model} wide`;
+    + `${n_layers} layer${n_layers > 1 ? "s" : ""} of ${n_heads} heads, ${d_model} wide`;
   $("presets").replaceChildren(...RUN.presets.map(preset =>
     make("button", { type: "button", onclick: () => begin(preset) }, preset.title)));
   buildGrids();
@@ -588,6 +610,10 @@ async function opened(files) {
   offsets = answer.offsets;
   memory.clear();
   introduce();
+}
+async function average() { // for a head's mean, and for what is above it
+  const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
+  if (averages) { offsets = averages.offsets; render(); }
 }
 async function openFolder({ target: { files } }) {
   const find = names => [...files].find(file => names.includes(file.name)), read = file => file?.arrayBuffer(),
@@ -608,11 +634,11 @@ async function openFolder({ target: { files } }) {
     Object.assign(state, { heads: {}, edges: [], edge: null, word: null, chosen: null });
     past.length = future.length = 0;
     await update();
-    const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
-    if (averages) { offsets = averages.offsets; render(); }
+    await average();
   } catch (error) { RUN = before; say(error.message); }
 }
 async function start() {
+  document.documentElement.classList.toggle("framed", parent !== window);
   $("form").addEventListener("submit", event => { event.preventDefault(); setText($("text").value.trim()); });
   $("beams").addEventListener("change", () => { state.beams = +$("beams").value; update(); });
   $("hold").addEventListener("change", () => { state.hold = $("hold").checked; update(); });
@@ -661,5 +687,6 @@ async function start() {
   $("text").value = state.text;
   $("beams").value = state.beams;
   await update();
+  if (RUN.averages === false) await average();
 }
 start();

@@ -16,7 +16,7 @@
 // Sentences lie one below the other without padding. While it computes, each part puts on a tape how its gradient goes
 // back.
 "use strict";
-const MOST_MEMORY = 8192; // of 64 kB each
+const MOST_MEMORY = 8192, LONGEST = 128; // pages of 64 kB; tokens of a sentence
 
 // Numbers from 0 to below 1, the same for the same seed.
 function randoms(seed) {
@@ -64,11 +64,10 @@ class Trainer {
     this.bytes = this.top - this.first;
     this.room(3 * this.bytes / 4); // gradients, and Adam's two means
     for (const weight of Object.values(this.w)) weight.back = weight.at + this.bytes;
-    this.waves = this.room(this.longest * c.d_model);
+    this.waves = this.room(LONGEST * c.d_model);
     this.base = this.top;
     this.initialise();
   }
-  get longest() { return 128; } // tokens of a sentence
   get size() { return this.bytes / 4; }
   get weights() { return this.view(this.first, this.size); } // views hold until the memory grows, at the next update
   values(name) { return this.view(this.w[name].at, this.w[name].rows * this.w[name].cols); }
@@ -86,7 +85,7 @@ class Trainer {
       else if (n === undefined) values.fill(name.endsWith("weight") ? 1 : 0);
       else for (let i = 0; i < m * n; i++) values[i] = bound * (2 * random() - 1);
     }
-    const waves = this.view(this.waves, this.longest * d);
+    const waves = this.view(this.waves, LONGEST * d);
     if (positions) for (let i = 0; i < waves.length; i++) {
       const angle = Math.floor(i / d) / 10000 ** (2 * Math.floor(i % d / 2) / d);
       waves[i] = i % 2 ? Math.cos(angle) : Math.sin(angle);

@@ -15,7 +15,7 @@ class Training {
     const { language } = this, draw = randoms(7);
     this.job = null;
     this.trainer = new Trainer({ vocab_size: language.size, ...setting });
-    this.random = randoms(this.trainer.c.seed + 1000);
+    this.random = randoms(this.trainer.config.seed + 1000);
     this.shown = shown.map(pair => language.encode(pair.map(side => side.split(" "))));
     this.known = new Set(shown.map(([english]) => english)); // never trained on
     this.unseen = this.drawn(UNSEEN, draw, pair => this.known.add(pair[0].join(" ")));
@@ -45,7 +45,7 @@ class Training {
     return this.trainer === trainer ? this.report() : null;
   }
   report() {
-    const { trainer, language, shown, mapped, spent } = this, { causal_mask } = trainer.c;
+    const { trainer, language, shown, mapped, spent } = this, { causal_mask } = trainer.config;
     // without the mask the decoder's input holds the answer: only what it writes by itself counts
     const pairs = causal_mask ? this.unseen : this.unseen.slice(0, WRITTEN), { loss, rows } = trainer.score(pairs);
     const right = (causal_mask ? rows : trainer.written(pairs)).filter(row => row.every(Boolean)).length;
