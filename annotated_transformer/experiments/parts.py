@@ -282,7 +282,7 @@ def batches(pairs: Sequence[tuple], size: int, random: Random) -> Iterator[list[
             chunks = [pool[j : j + size] for j in range(0, len(pool), size)]
             yield from random.sample(chunks, len(chunks))
 
-
+# %% ../../nbs/experiments/parts.ipynb #75a35c28
 @torch.no_grad()
 def translate(model: Transformer, lines: Sequence[str]) -> list[str]:
     "Greedy translations."
