@@ -85,7 +85,7 @@ NAMES = {  # what a row leaves out
     "residuals": "residual connections", "cross-attention": "attention to the source",
     "encoder": "the encoder's layers", "sqrt-d-model": "√d_model on embeddings",
     "feed-forward": "the feed-forward network", "warm-up": "warm-up",
-    "high-rate": "nothing, at 1.5 times the rate", "warm-up-high-rate": "warm-up, at 1.5 times the rate",
+    "high-rate": "nothing (1.5 times the rate)", "warm-up-high-rate": "warm-up (1.5 times the rate)",
     "normalisation": "normalisation", "normalisation-draw": "normalisation and the smaller draw",
     "post-norm": "post-norm (pre-norm instead)", "smoothing": "label smoothing", "smaller-draw": "the smaller draw",
     "tying": "one shared matrix (three instead)"}
@@ -282,7 +282,7 @@ def batches(pairs: Sequence[tuple], size: int, random: Random) -> Iterator[list[
             chunks = [pool[j : j + size] for j in range(0, len(pool), size)]
             yield from random.sample(chunks, len(chunks))
 
-
+# %% ../../nbs/experiments/parts.ipynb #75a35c28
 @torch.no_grad()
 def translate(model: Transformer, lines: Sequence[str]) -> list[str]:
     "Greedy translations."
