@@ -7,8 +7,9 @@ from setuptools import find_packages, setup
 config = ConfigParser(delimiters=["="], interpolation=None)
 config.read("settings.ini", encoding="utf-8")
 cfg = config["DEFAULT"]
+package = cfg["lib_path"]
 extras = {key.removesuffix("_requirements"): cfg[key].split() for key in cfg if key.endswith("_requirements")}
-extras["all"] = extras["charts"] + extras["scores"] + extras["corpora"]
+extras["all"] = extras["charts"] + extras["scores"] + extras["corpora"] + extras["experiments"]
 extras["dev"] += extras["all"] + extras["watch"] + extras["export"]
 
 setup(
@@ -21,9 +22,11 @@ setup(
     license="Apache-2.0",
     url=cfg["git_url"],
     keywords=cfg["keywords"],
-    packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"],
-                           exclude=[cfg["lib_path"] + ".experiments*"]),  # evidence stays in the checkout
-    package_data={cfg["lib_path"]: ["py.typed", "pretrained/**/*", "resources/**/*"]},
+    # with the records that the book reads, so that a chapter runs where there is no checkout
+    packages=[*find_packages(include=[package, package + ".*"]), package + ".results"],
+    package_dir={package + ".results": cfg["nbs_path"] + "/results"},
+    package_data={package: ["py.typed", "pretrained/**/*", "resources/**/*", "experiments/**/*.toml"],
+                  package + ".results": ["*.json", "*.jsonl", "*.toml", "*.tsv"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

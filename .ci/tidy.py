@@ -4,15 +4,19 @@ Folded are code cells that only import, that hold `#| default_exp` or `#| hide`,
 `solution`. JupyterLab folds a cell by its metadata `jupyter.source_hidden`, MyST-NB by the tag `hide-input`, so a
 folded cell has both. A chapter ends on its links: the chapter before it, the contents, the chapter after it, in the
 order of nbs/contents.toml (the book's chapters lead to the book's, the appendix's to the appendix's); on the path of
-one hour a second line leads to that path's next chapter. What a cell printed piece by piece is one output. Only what is
-not so yet is written, so that a second run changes nothing.
+one hour a second line leads to that path's next chapter. Behind its title a chapter has the cell that installs the
+package where it is missing, so that it runs alone on a hosted notebook; pictures of figures/ are within it, as
+attachments. What a cell printed piece by piece is one output. Only what is not so yet is written, so that a second run
+changes nothing.
 """
 import ast
+import base64
 import hashlib
 import json
 import os
 import re
 import tomllib
+from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +36,7 @@ def only_imports(source: str) -> bool:
 def to_fold(cell: dict) -> bool:
     tagged = {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))
     directed = re.search(r"^#\| ?(default_exp|hide)( |$)", text(cell), re.M)
-    return bool(tagged or directed) or only_imports(text(cell))
+    return bool(tagged or directed) or cell["id"] == "install" or only_imports(text(cell))
 
 
 def folded(cell: dict) -> dict:
@@ -57,6 +61,29 @@ def whole_streams(cell: dict) -> dict:
     return {**cell, "outputs": outputs}
 
 
+def install_cell(root: Path) -> dict:
+    "The first code of every chapter: by the address in settings.ini, since a bare name could be anybody's."
+    config = ConfigParser(delimiters=["="], interpolation=None)
+    config.read(root / "settings.ini", encoding="utf-8")
+    source = ("# On a hosted notebook this installs the package; where it is installed, it does nothing.\n"
+              "from importlib.util import find_spec\n\n"
+              'if not find_spec("annotated_transformer"):\n'
+              f'    %pip install --quiet "annotated-transformer[all] @ git+{config["DEFAULT"]["git_url"]}"')
+    return {"cell_type": "code", "execution_count": None, "id": "install", "metadata": {}, "outputs": [],
+            "source": source.splitlines(True)}
+
+
+KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+def with_pictures(cell: dict, figures: Path) -> dict:
+    "A cell of text with the pictures that it names as `attachment:NAME`, from `figures`."
+    named = re.findall(r"\]\(attachment:([\w.-]+)\)", text(cell))
+    kept = {key: value for key, value in cell.items() if key != "attachments"}
+    return kept | ({"attachments": {name: {KINDS[Path(name).suffix]: base64.b64encode(
+        (figures / name).read_bytes()).decode()} for name in named}} if named else {})
+
+
 def title(nb: dict) -> str:
     return text(nb["cells"][0]).split("\n")[0].removeprefix("# ")
 
@@ -67,6 +94,8 @@ class Book:
     notebooks: dict[Path, dict]
     hour: list[Path]
     appendix: list[Path]
+    install: dict
+    figures: Path
 
 
 def links(path: Path, book: Book) -> str:
@@ -95,18 +124,18 @@ def is_links(cell: dict) -> bool:
 
 
 def tidied(path: Path, book: Book) -> dict:
-    "The chapter at `path` with its folds and its links."
+    "The chapter at `path` with its folds, its pictures, its links, and the cell that installs the package."
     cells = []
     for cell in book.notebooks[path]["cells"]:
-        if is_links(cell):
+        if is_links(cell) or cell["id"] == "install" or "%pip install" in text(cell):
             continue
         if cell["id"] == "links":  # jupytext gives a new cell the id of the cell that stood in its place
             cell = {**cell, "id": hashlib.sha256(text(cell).encode()).hexdigest()[:8]}
-        cells.append(whole_streams(folded(cell)) if cell["cell_type"] == "code" else cell)
+        cells.append(whole_streams(folded(cell)) if cell["cell_type"] == "code" else with_pictures(cell, book.figures))
     if path.stem == "index":
         return {**book.notebooks[path], "cells": cells}
     last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": links(path, book).splitlines(True)}
-    return {**book.notebooks[path], "cells": [*cells, last]}
+    return {**book.notebooks[path], "cells": [*cells[:1], folded(book.install), *cells[1:], last]}
 
 
 def read(nbs: Path) -> Book:
@@ -119,7 +148,7 @@ def read(nbs: Path) -> Book:
 
     paths = [nbs / "index.ipynb", *those("path")]
     notebooks = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
-    return Book(notebooks, those("hour"), those("appendix"))
+    return Book(notebooks, those("hour"), those("appendix"), install_cell(nbs.parent), nbs.parent / "figures")
 
 
 def main(nbs: Path) -> None:

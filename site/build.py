@@ -199,7 +199,7 @@ def titles(chapters: list[Chapter], here: str) -> str:
 def facts(chapter: Chapter, before: list[Chapter]) -> str:
     "The line under a chapter's title."
     before = titles(before, chapter.name)
-    told = [f"**{chapter.minutes} minutes** to read", f"builds on {before}" if before else "",
+    told = [f"**{chapter.told_minutes}** to read", f"builds on {before}" if before else "",
             f"gives {chapter.gives}" if chapter.gives else ""]
     return "{.facts}\n" + " · ".join(filter(None, told))
 
@@ -220,7 +220,8 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
             source = original.beside(text(cell), paper)
             source = bibliography.linked(named_links(source, chapter, names), references,
                                          link("references.html", chapter.name))
-            cells.append({**cell, "source": outside(source)})
+            source = re.sub(r"\]\(attachment:([\w.-]+)", lambda m: f"]({link(f'figures/{m[1]}', chapter.name)}", source)
+            cells.append(markdown(outside(source), id=cell["id"]))
         elif (shown := code(cell, chapter.name, static)) is not None:
             anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
             cells += [markdown(anchors, id=f"{cell['id']}-at")] if anchors else []
@@ -231,18 +232,23 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
 
 
 # --- pages around the chapters ----------------------------------------------------------------------------------------
-LIVE = """<div class="doors"><a href="#play"><b>Play</b> with a live translator</a>
-<a href="{hour}.html"><b>Read</b> in an hour</a> <a href="results.html"><b>What reproduced</b>, in ten lines</a></div>
+LEAD = """The 2017 paper that introduced the Transformer, in {count} chapters that restate it, build it in plain PyTorch
+and put its claims to the test. Press *Train*: this one knows nothing yet."""
+LIVE = """<iframe class="live train" id="play" data-src="_static/playground.html" title="Watch a Transformer
+learn"></iframe>
 
-<iframe class="live" id="play" data-src="_static/look_inside.html" title="Look inside a Transformer while it
-translates"></iframe>"""
-LEAD = """The 2017 paper that introduced the Transformer, as {count} chapters that restate it, build it in plain
-PyTorch, check it, and put its claims to the test. Type a sentence below, cut an edge of attention, and see what it
-was for."""
+## Look inside
+A trained one, while it translates: click the line from *it* to *dog*, and cut it.
+
+<iframe class="live" id="look" data-src="_static/look_inside.html" title="Look inside a Transformer while it
+translates"></iframe>
+
+<div class="doors"><a href="{hour}.html"><b>Read</b> in an hour</a> <a href="results.html"><b>What reproduced</b>, in ten
+lines</a></div>"""
 
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:
-    "The landing page: the live model, then the README's page with the table of contents."
+    "The landing page: the playground, the live page, then the README's page with the table of contents."
     nb = json.loads((nbs / "index.ipynb").read_text(encoding="utf-8"))
     cells = []
     for cell in nb["cells"]:
@@ -296,7 +302,7 @@ def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
     book, appendix = [c for c in chapters if not c.appendix], [c for c in chapters if c.appendix]
     out = ["# The chapters at a glance", "", "{.lead}",
            f"The book takes about {hours(book)} to read{f', its appendix {hours(appendix)}' if appendix else ''}: "
-           "200 words or 20 lines of code a minute, folded cells not counted.", ""]
+           "200 words or 20 lines of visible code a minute, 15 seconds for a picture or a table.", ""]
     later = {f"{APPENDIX}: {part}": mine for part, mine in by_part(appendix).items()}
     for part, mine in (by_part(book) | later).items():
         out += [f"## {part}", "", "| chapter | minutes | the paper | builds on | gives |", "|---|--:|---|---|---|"]
@@ -322,10 +328,11 @@ def mathjax() -> Path:
 def put_static(static: Path) -> None:
     from annotated_transformer.decoding.translation import load
     from annotated_transformer.drawing.charts import script
-    from annotated_transformer.inside import explore
+    from annotated_transformer.inside import explore, playground
     shutil.copytree(SITE / "static", static, dirs_exist_ok=True)
     shutil.copy(ROOT / "figures" / "preview.png", static)
     (static / "vega.js").write_text(f"(() => {{{script()}\n}})()", encoding="utf-8")  # its names are not the page's
+    (static / "playground.html").write_text(playground.playground_page("../"), encoding="utf-8")
     (static / "look_inside.html").write_text(explore.page(load("grammar")), encoding="utf-8")
     for part in FORMULAS:
         (static / "mathjax" / part).parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 PACKAGE = "annotated_transformer"
-WORDS, LINES = 200, 20  # read in a minute, of prose and tables and of code that is not folded
+# The rule for reading times: words of prose or lines of visible code a minute, seconds for a picture or a table.
+# What a chapter's cells run longer than that is `seconds` in contents.toml.
+WORDS, LINES, LOOK = 200, 20, 15
+LINE = re.compile(r"^#+ (Checks|To look up)\b", re.M)  # the heading behind which a reader of one hour may stop
 EVERYWHERE = {"tools", "drawing"}  # rooms that chapters of every other room use, so that to build on them says nothing
 APPENDIX = "Appendix"
 
@@ -80,6 +83,7 @@ class Chapter:
     gives: str
     hour: bool
     appendix: bool
+    seconds: float  # that its cells run
 
     @property
     def room(self) -> str:
@@ -128,30 +132,52 @@ class Chapter:
         return {node.module.removeprefix(f"{PACKAGE}.") for node in nodes
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}.")}
 
-    @cached_property
+    @property
     def minutes(self) -> int:
-        prose = sum(len(text(cell).split()) for cell in self.nb["cells"] if cell["cell_type"] == "markdown")
-        prose += sum(words(output) for cell in self.code for output in cell["outputs"])
-        seen = [cell for cell in self.code if not {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))]
-        lines = sum(len([line for line in text(cell).splitlines() if line and not line.startswith("#|")])
-                    for cell in seen)
-        return max(1, round(prose / WORDS + lines / LINES))
+        "To read all of it."
+        return minutes(self.nb["cells"], self.seconds)
+
+    @property
+    def minutes_to_line(self) -> int:
+        "To read what stands before its line, or all where it has none."
+        cells = self.nb["cells"]
+        ends = (i for i, cell in enumerate(cells) if cell["cell_type"] == "markdown" and LINE.search(text(cell)))
+        return minutes(cells[: next(ends, len(cells))], self.seconds)
+
+    @property
+    def told_minutes(self) -> str:
+        "Both: `11 minutes, 32 with its checks`."
+        return (f"{self.minutes_to_line} minutes" if self.minutes_to_line == self.minutes
+                else f"{self.minutes_to_line} minutes, {self.minutes} with its checks")
 
 
-def words(output: dict) -> int:
-    "How many words an output shows as a table or as text; a chart has none."
+def minutes(cells: list[dict], seconds: float = 0) -> int:
+    "How long cells take to read by the rule, and `seconds` of waiting."
+    words = lines = looks = 0
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            words += len(text(cell).split())
+            looks += len(re.findall(r"^!\[|^\|[ :-]+\|", text(cell), re.M))
+            continue
+        if not {"hide-input", "solution"} & set(cell["metadata"].get("tags", [])):
+            lines += len([line for line in text(cell).splitlines() if line and not line.startswith("#|")])
+        looks += sum(is_look(output) for output in cell["outputs"])
+    return max(1, round(words / WORDS + lines / LINES + (looks * LOOK + seconds) / 60))
+
+
+def is_look(output: dict) -> bool:
+    "A picture or a table."
     data = output.get("data", {})
-    if any(kind.startswith(("image/", "application/vnd.vega")) for kind in data):
-        return 0
-    shown = "".join(data.get("text/markdown", data.get("text/html", [])))
-    return len(re.sub(r"<style.*?</style>|<[^>]*>", " ", shown, flags=re.S).split())
+    shown = "".join(data.get("text/markdown", "")) + "".join(data.get("text/html", ""))
+    return (any(kind.startswith(("image/", "application/vnd.vega")) for kind in data)
+            or bool(re.search(r"<table|<svg|<img|<iframe|^\|[ :-]+\|", shown, re.M)))
 
 
 def read_chapters(nbs: Path) -> list[Chapter]:
     "All chapters in the order of contents.toml, the appendix last."
     parts = tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["part"]
     chapters = [Chapter(nbs / f"{c['path']}.ipynb", c["path"], part["title"], c["section"], c["gives"],
-                        c.get("hour", False), c.get("appendix", False))
+                        c.get("hour", False), c.get("appendix", False), c.get("seconds", 0))
                 for part in parts for c in part["chapter"]]
     return sorted(chapters, key=lambda chapter: chapter.appendix)
 

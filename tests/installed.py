@@ -52,6 +52,7 @@ def wheel(tmp_path_factory) -> Path:
     source = tmp / "source"
     shutil.copytree(ROOT / "annotated_transformer", source / "annotated_transformer",
                     ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "nbs/results", source / "nbs/results")
     for name in ("settings.ini", "constraints.txt", "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE",
                  "CITATION.cff"):
         shutil.copy(ROOT / name, source)
@@ -63,24 +64,29 @@ def wheel(tmp_path_factory) -> Path:
     return next(tmp.glob("*.whl"))
 
 
-@pytest.fixture(scope="session")
-def run(wheel: Path, tmp_path_factory) -> Callable:
-    "`run(command, ...)` runs a command of the fresh environment in an empty folder and gives its standard output."
-    tmp = tmp_path_factory.mktemp("installed")
+def environment(tmp: Path, wheel: Path, dependencies: list[str]) -> Path:
+    "The Python of a fresh environment in `tmp` with the wheel and links to `dependencies` as they are installed here."
     venv.create(tmp / "env", with_pip=False)
     python = tmp / "env/bin/python"
     subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install",
                     "--quiet", "--no-deps", "--no-index", wheel], check=True, capture_output=True)
-    # links to the dependencies, file by file as their own records list them: PyTorch need not be installed a second
-    # time
-    dependencies = tmp / "dependencies"
-    dependencies.mkdir()
-    for distribution in closure(requirements("dev", "watch", "export", "corpora")):
+    # file by file as their own records list them: PyTorch need not be installed a second time
+    links = tmp / "dependencies"
+    links.mkdir()
+    for distribution in closure(dependencies):
         for top in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
-            if not (dependencies / top).exists():
-                (dependencies / top).symlink_to(Path(distribution.locate_file(top)).absolute())
+            if not (links / top).exists():
+                (links / top).symlink_to(Path(distribution.locate_file(top)).absolute())
     site = next((tmp / "env/lib").glob("python*/site-packages"))
-    (site / "dependencies.pth").write_text(f"{dependencies}\n")
+    (site / "dependencies.pth").write_text(f"{links}\n")
+    return python
+
+
+@pytest.fixture(scope="session")
+def run(wheel: Path, tmp_path_factory) -> Callable:
+    "`run(command, ...)` runs a command of the fresh environment in an empty folder and gives its standard output."
+    tmp = tmp_path_factory.mktemp("installed")
+    python = environment(tmp, wheel, requirements("dev", "watch", "export", "corpora", "experiments"))
     (tmp / "elsewhere").mkdir()
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 

@@ -315,9 +315,9 @@ def contents(root: Path, tmp: Path) -> Iterator[str]:
     nbs = root / "nbs"
     chapters = [chapter for part in read_contents(nbs)["part"] for chapter in part["chapter"]]
     for chapter in chapters:
-        if chapter.keys() - {"hour", "appendix"} != {"path", "section", "gives"}:
+        if chapter.keys() - {"hour", "appendix", "seconds"} != {"path", "section", "gives"}:
             yield (f"contents.toml: {chapter['path']} has {', '.join(chapter)}; it needs path, section, gives, and may "
-                   "have hour and appendix")
+                   "have hour, appendix and seconds")
     listed = Counter(chapter["path"] for chapter in chapters)
     there = {name(path) for path in notebooks(nbs)} - {"index"}
     for path in sorted(listed.keys() | there):
@@ -377,7 +377,8 @@ def test_a_chapter_leads_on_within_the_book_the_hour_or_the_appendix():
 
     paths = {title: Path(f"nbs/room/{title}.ipynb") for title in ("one", "two", "three", "four", "five")}
     book = tidy.Book({Path("nbs/index.ipynb"): chapter("All"), **{path: chapter(t) for t, path in paths.items()}},
-                     hour=[paths["one"], paths["three"]], appendix=[paths["four"], paths["five"]])
+                     hour=[paths["one"], paths["three"]], appendix=[paths["four"], paths["five"]],
+                     install={}, figures=Path())
     contents = "[Contents](../index.ipynb)"
     assert [tidy.links(path, book) for path in paths.values()] == [
         f"{contents} · [two](two.ipynb) →\n\nIn one hour: [three](three.ipynb) →",

@@ -32,6 +32,7 @@ COMMANDS = {  # the module of each command's function
     "export": "commands.export",
     "import": "commands.importing",
     "explore": "commands.explore",
+    "play": "commands.play",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec

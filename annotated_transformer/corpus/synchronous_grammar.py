@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Word', 'Call', 'Own', 'Rule', 'parse_call', 'parse_rule', 'solve', 'Instance', 'fill_in', 'Derivation', 'Grammar',
            'draw_derivation', 'count_derivations', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency',
-           'Example', 'spell', 'flat_template', 'brackets', 'realise', 'derivations']
+           'Example', 'spell', 'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #0db38586
 import math
@@ -333,6 +333,30 @@ def realise(derivation: Derivation) -> Example:
                    brackets(part.trees[0], src, source),
                    tuple(sorted(d for d in dependencies if d.kind != "particle" or d.dependent - d.governor > 1)),
                    tuple(sorted((source[p], source[noun]) for p, noun in log.antecedents)))
+
+# %% ../../nbs/corpus/synchronous_grammar.ipynb #7c51e0a3
+def read_grammar(text: str) -> Grammar:
+    """A grammar from one text: lines `atoms | words`, `condition | values` and rules, from small to large.
+
+    A pair of words is `dog Hund`, `-` stands for nothing, commas stand between pairs and between values, and lines
+    that begin with # are comments.
+    """
+    words, conditions, rules = defaultdict(list), defaultdict(list), []
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        left, *columns = (column.strip() for column in line.split("|"))
+        if len(columns) > 1:
+            rules.append(parse_rule(line))
+            continue
+        values = [tuple(value.split()) for value in columns[0].split(",")]
+        if "[" not in left:
+            conditions[left] += values
+            continue
+        for category, features in map(parse_call, left.split()):
+            words[category, *features] += [Word(english.strip("-"), category, german.strip("-"))
+                                           for english, german in values]
+    return Grammar(rules, dict(words), dict(conditions))
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #3fa35da5
 def derivations(grammar: Grammar, sentence: str) -> list[Derivation]:

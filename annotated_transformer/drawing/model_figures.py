@@ -97,7 +97,8 @@ def trace(model: Transformer) -> tuple[list, list]:
 
     A layer is a list of residual connections, each a list of boxes in order, the sum included.
     """
-    ids, sides = torch.tensor([[START, START]]), []
+    ids, sides, owner = torch.tensor([[START, START]]), [], {
+        id(weight): name.rpartition(".")[0] for name, weight in model.named_parameters()}
     whole, *after = watch(model, lambda: model(ids, ids).softmax(-1))
     for call in (*whole.within, *after):
         if isinstance(call.module, SharedEmbedding):  # the source's, then the target's
@@ -110,6 +111,6 @@ def trace(model: Transformer) -> tuple[list, list]:
                     steps[-2:] = [steps[-1]._replace(text="Add & norm")]
                 layer.append(steps)
             sides[-1].append(layer)
-        elif step := box_of(call):
-            sides[-1].append(step)
+        elif step := box_of(call):  # the map before the softmax: a function, named for the module of its matrix
+            sides[-1].append(step._replace(module=owner.get(id(call.args[-1]), step.module)))
     return tuple(sides)

@@ -134,13 +134,13 @@ class ResultTable:
     def shown(self, cell: str, notation: Notation, folder: str) -> str:
         """A cell in a notation: a number is linked to its record in `folder` (each file once), and HTML names the
         records; what is missing has the number of its command."""
-        from annotated_transformer.tools.records import comparison_of, results_folder  # here: they load PyTorch
+        from annotated_transformer.tools.records import book_results, comparison_of  # here: they load PyTorch
 
         text = written(str(cell), notation)
         if getattr(cell, "command", ""):
             return f"{text} {written(f'[{self.commands.index(cell.command) + 1}]', notation)}"
         records = getattr(cell, "records", ())
-        ways = list(dict.fromkeys(f"{folder or results_folder().as_posix()}/{comparison_of(record)}.jsonl"
+        ways = list(dict.fromkeys(f"{folder or book_results().as_posix()}/{comparison_of(record)}.jsonl"
                                   for record in records))
         if len(ways) > 1:
             return f"{text} ({', '.join(notation.link.format(i, way) for i, way in enumerate(ways, 1))})"
@@ -250,11 +250,11 @@ def from_data(data: Mapping) -> ResultTable:
 
 def write_tables(tables: Mapping[str, ResultTable], out: str | Path) -> list[Path]:
     "Write each table to the folder `out`, as HTML, Markdown and LaTeX, with links to nbs/results. Returns the paths."
-    from annotated_transformer.tools.records import results_folder
+    from annotated_transformer.tools.records import book_results
 
     out, paths = Path(out), []
     out.mkdir(parents=True, exist_ok=True)
-    folder = Path(relpath(results_folder(), out)).as_posix()
+    folder = Path(relpath(book_results(), out)).as_posix()
     for name, table in tables.items():
         page = TABLE_PAGE.format(table.name, to_html(table, folder))
         for ending, text in (("html", page), ("md", to_markdown(table, folder)), ("tex", to_latex(table, folder))):

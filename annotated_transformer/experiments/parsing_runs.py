@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['A_WORD_IS', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT', 'TENTH_RECURRENT', 'CHOICES',
-           'RATES', 'EXPERIMENTS', 'BASELINES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'Experiment', 'Session',
-           'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in', 'finished', 'choice',
-           'in_batches', 'spread', 'chosen_search', 'parsed_both_ways', 'seen_share', 'measure', 'described',
-           'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines', 'steps', 'run_step', 'measured']
+           'RATES', 'LONGER', 'EXPERIMENTS', 'BASELINES', 'FOLDERS', 'TESTED_ON', 'parser_name', 'Experiment',
+           'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in', 'finished',
+           'choice', 'in_batches', 'spread', 'chosen_search', 'kept_sentences', 'parsed_both_ways', 'seen_share',
+           'measure', 'described', 'chosen_before', 'f1_by_length', 'tagged', 'known_trees', 'baselines', 'steps',
+           'run_step', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
 import time
@@ -28,8 +29,8 @@ from ..parsing.treebanks import gold_trees, encode_trees, tree_corpus
 from ..parsing.trees import Leaves, Tree, linearise, read_tree, restore
 from ..rivals.base import body_parameters, fitted
 from ..rivals.recurrent import RecurrentConfig
-from ..tools.files import InputError, locked, read_json, write_json
-from ..tools.records import make_record
+from ..tools.files import InputError, file_digest, locked, read_json, write_json, writing
+from ..tools.records import find_record, make_record
 from ..tools.text_files import progress
 from ..training.loop import train
 from ..training.presets import TINY, TrainingConfig
@@ -63,6 +64,10 @@ class Experiment:
     choices: tuple[tuple[float, float], ...] = ()
     "dropout and rate of the candidates that the development set chooses from, each trained for `choose_steps`"
     choose_steps: int = 300
+    tried: tuple[tuple[float, float, str], ...] = ()
+    "candidates that another run has tried for as long: dropout, rate, its record"
+    beam: int = 0
+    "of the only search, which is fixed beforehand (0: the development set chooses, and free search is scored, too)"
     after: str = ""
     "the experiment whose weights it starts from"
     tests: tuple[str, ...] = ("test",)
@@ -89,6 +94,8 @@ TENTH_RECURRENT = replace(
     model=fitted(RecurrentConfig(n_layers=3, tied=True), body_parameters(PARSER_SMALL)))
 CHOICES = (0.1, 0.3), (0.2, 0.3), (0.1, 0.2)
 RATES = (0.1, 0.44), (0.1, 0.88), (0.2, 0.88)  # on all of CRAFT
+LONGER = {"trained_on": "CRAFT, a tenth, 5,000 updates", "settings": "", "choose_steps": 1500, "beam": 4,
+          "training": replace(TENTH, steps=5000)}
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #508443fc
 EXPERIMENTS = {
@@ -100,6 +107,10 @@ EXPERIMENTS = {
     "craft_tenth_recurrent": TENTH_RECURRENT,
     "craft_tenth_rates": replace(TENTH_OF_IT, trained_on="CRAFT, a tenth", settings="",
                                  choices=TENTH_RECURRENT.choices),
+    "craft_tenth_5000": replace(TENTH_OF_IT, **LONGER, choices=((0.1, 0.6),), tried=(
+        (0.1, 0.3, "parsing_craft_tenth_seed0"), (0.1, 1.2, "parsing_craft_tenth_rates_seed0"))),
+    "craft_tenth_5000_recurrent": replace(TENTH_RECURRENT, **LONGER, choices=((0.1, 0.6), (0.1, 2.4)), tried=(
+        (0.1, 1.2, "parsing_craft_tenth_recurrent_seed0"),)),
     "craft": CRAFT,
     "craft_recurrent": replace(CRAFT, model=RECURRENT, choose_steps=1000, choices=RATES),
     "craft_chosen": replace(CRAFT, choose_steps=1000, choices=RATES),
@@ -220,7 +231,9 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
     path = session.folder / owner / "chosen.json"
     with session.alone(f"choice_{owner}"):
         if not path.exists():
-            found = []
+            found = [{"dropout": dropout, "rate": rate, "record": record, "perplexity":
+                      round(find_record(record, session.place.out)["metrics"]["perplexity/dev"], 4)}
+                     for dropout, rate, record in EXPERIMENTS[owner].tried]
             for i, (dropout, rate) in enumerate(EXPERIMENTS[owner].choices):
                 short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), lr_scale=rate)
                 run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
@@ -260,6 +273,8 @@ def spread(items: Sequence, most: int) -> list:
 # %% ../../nbs/experiments/parsing_runs.ipynb #9cff969e
 def chosen_search(name: str, parser: Parser, session: Session) -> dict:
     "`beam_size` and `alpha`, and the F1 of each width and each alpha on the experiment's development set."
+    if beam := EXPERIMENTS[name].beam:
+        return {"beam_size": beam, "alpha": ALPHA}
     path = session.at(name, "search").with_suffix(".json")
     if not path.exists():
         session.place.minutes()
@@ -269,6 +284,18 @@ def chosen_search(name: str, parser: Parser, session: Session) -> dict:
             "f1_dev": {str(width): f1 for (width, other), f1 in found.items() if other == ALPHA},
             "f1_dev_alpha": {str(other): f1 for (width, other), f1 in found.items() if width == beam_size}})
     return read_json(path)
+
+
+def kept_sentences(name: str, scores: Scores, session: Session) -> str:
+    "Write each sentence's brackets (matched, gold, test) beside the records; the file's digest."
+    path = session.place.out / "sentences" / f"parsing_{name}_seed{session.seed}.sentences.tsv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path, "w") as file:
+        print("matched", "gold", "test", sep="\t", file=file)
+        for row in scores.rows:
+            counts = (row.matched, row.gold, row.test) if row.status == 0 else (0, 0, 0)
+            print(*counts, sep="\t", file=file)
+    return file_digest(path)
 
 
 def parsed_both_ways(
@@ -293,16 +320,21 @@ def measure(name: str, session: Session) -> dict:
     search = chosen_search(name, parser, session)
     metrics = {k: run.record.read()["metrics"][k] for k in ("steps", "parameters", "tokens_per_second",
                                                        "perplexity/dev", "accuracy/dev")}
+    more = {}
     for split in e.tests:
         session.place.minutes()
         gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
-        found = (parsed_both_ways(parser, gold, split, search["beam_size"], search["alpha"])
-                 | {f"seen/{split}": seen_share(corpus, gold)})
+        if e.beam:
+            parsed = parse_trees(parser, gold, e.beam, ALPHA, progress=True)
+            found, more = parsed.metrics(split), {"sentences": kept_sentences(name, parsed.scores, session)}
+        else:
+            found = parsed_both_ways(parser, gold, split, search["beam_size"], search["alpha"])
+        found |= {f"seen/{split}": seen_share(corpus, gold)}
         run.record.add_evaluation(split, found, **search)
         metrics |= found
     metrics["seconds_parsing"] = round(time.monotonic() - began, 1)
     record = described(f"parsing_{name}_seed{session.seed}", e, run, corpus, metrics, search=search,
-                       chosen=chosen_before(name, session), scale=session.scale)
+                       chosen=chosen_before(name, session), scale=session.scale, **more)
     run.record.write(record)  # it goes with the weights, wherever they go
     return record
 
@@ -388,8 +420,9 @@ def steps(runs: Sequence[str] = (), seeds: Sequence[int] = (0,), scale: float = 
 def run_step(name: str, seed: int, scale: float) -> Step:
     "A run: after the one whose weights it starts from."
     before = [EXPERIMENTS[name].after] if EXPERIMENTS[name].after else []
+    tried = [record for *_, record in EXPERIMENTS[name].tried]
     return Step(f"parsing_{name}_seed{seed}", partial(measured, measure, name, seed, scale),
-                [f"parsing_{other}_seed{seed}" for other in before],
+                [*(f"parsing_{other}_seed{seed}" for other in before), *tried],
                 [f"parsing/{other}/run_seed{seed}" for other in before])
 
 

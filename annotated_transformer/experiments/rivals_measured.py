@@ -21,7 +21,7 @@ from ..corpus.batching import Batch, ParallelCorpus
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
 from ..decoding.scores import score
-from ..decoding.evaluation import evaluate
+from ..decoding.evaluation import evaluate, write_sentences
 from ..decoding.translation import Translator, ensemble, load
 from ..engine.kinds import build, kind_of
 from .costs import measure_updates, sequential_steps, update_flops
@@ -29,7 +29,7 @@ from .runner import Place, Step, begun_run, read_plan
 from .search_settings import translator_of
 from ..model.symbols import PAD
 from ..rivals.fine_tuning import Tuning, begin_tuning, tune
-from ..tools.files import InputError, needs
+from ..tools.files import InputError, file_digest, needs
 from ..tools.processes import native_precision, training_device
 from ..tools.records import find_record, make_record
 from ..training.averaging import average_again, development_set
@@ -55,6 +55,8 @@ class System(NamedTuple):
     "its own paper's training: optimizer, clip_norm, peak"
     model: dict[str, Any] = {}
     "changes to its configuration"
+    tried: dict[str, float] = {}
+    "peaks that other runs have tried with it, on this text and for as long as a trial: by record"
     peak: float = 0.0
     "its rate, where the rules name it: then there are no trials"
     test: bool = True
@@ -156,9 +158,9 @@ class Job:
 
 def trial_jobs(rules: Rules, system: System) -> list[Job]:
     "A system's trials; none if there is nothing to choose."
-    tried = rules.candidates(system)
-    return ([Job(system, "de", rules.trials["seed"], settings, True, rules.name) for settings in tried]
-            if len(tried) > 1 else [])
+    candidates = rules.candidates(system)
+    return ([Job(system, "de", rules.trials["seed"], settings, True, rules.name) for settings in candidates]
+            if len(candidates) + len(system.tried) > 1 else [])
 
 
 def chosen(rules: Rules, system: System, out: Path) -> Settings:
@@ -168,7 +170,8 @@ def chosen(rules: Rules, system: System, out: Path) -> Settings:
     trials = trial_jobs(rules, system)
     if not trials:
         return rules.candidates(system)[0]
-    found = {job.settings: find_record(job.name, out) for job in trials}
+    found = {job.settings: find_record(job.name, out) for job in trials} | {
+        Settings(peak=peak): find_record(name, out) for name, peak in system.tried.items()}
     ends = {settings: r["metrics"]["perplexity/dev"] for settings, r in found.items()
             if r["status"] == "finished"}
     if not ends:
@@ -200,35 +203,39 @@ def perform(job: Job, rules: Rules, place: Place) -> dict | None:
         given_up = run.record.status() == "abandoned"  # in an earlier session
         record = run.record.read() if given_up else run.abandon(str(error).split(": ", 1)[1])
         return record | {"name": job.name, "task": rules.name, "row": job.system.row}
-    return result(job, rules, run, data)
+    return result(job, rules, run, data, place.out)
 
 
-def result(job: Job, rules: Rules, run: Run, data: Path) -> dict:
+def result(job: Job, rules: Rules, run: Run, data: Path, out: Path) -> dict:
     """The record of a finished training: what `train` measured and, for a run, its development scores and
-    its costs.
+    its costs. The sums of each development sentence go into a file in `out`.
     """
     trained = run.record.read()
-    metrics, curve, scored = dict(trained["metrics"]), trained["curve"], {}
+    metrics, curve, more, scored = dict(trained["metrics"]), trained["curve"], {}, {}
     if not job.trial:
         metrics |= costs_of(run, data)
         if rules.search:
-            translator = load(run.folder)
-            metrics |= scores_on(translator, data, "dev", rules.search)
-            scored = {"precision": translator.precision}
+            kept, translator = out / "sentences" / f"{job.name}.sentences.tsv", load(run.folder)
+            metrics |= scores_on(translator, data, "dev", rules.search, kept)
+            more, scored = {"sentences": file_digest(kept)}, {"precision": translator.precision}
             curve = with_bleu(run, data, curve, rules.bleu_every)
     config = {"kind": kind_of(run.model_config()), "system": job.system.name,
               "settings": job.settings._asdict(), "search": rules.search, **scored,
               **{part: run.config[part] for part in ("model", "training")}}
     return make_record(job.name, rules.name, row=job.system.row, config=config,
                        seconds=trained["seconds"], metrics=metrics,
-                       **run.record.provenance(), curve=curve, averages=trained.get("averages"))
+                       **run.record.provenance(), curve=curve, averages=trained.get("averages"), **more)
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #63fc6949
-def scores_on(translator: Translator, data: Path, split: str, search: dict[str, float]) -> dict[str, float]:
-    "The metrics of a translator on a split of a corpus, named `metric/split`."
+def scores_on(translator: Translator, data: Path, split: str, search: dict[str, float],
+              kept: Path | None = None) -> dict[str, float]:
+    "The metrics of a translator on a split of a corpus, named `metric/split`; each sentence's share goes to `kept`."
     corpus = Corpus.open(data)
     src, references = corpus.sides(split)
     found = evaluate(translator, src, references, **search, samples=0, progress=True)
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_sentences(kept, translator, src, references, found.translations)
     counted = needs("sacrebleu.metrics", "scores").BLEU().corpus_score(found.translations, [references])
     return {f"{name}/{split}": value for name, value in found.metrics.items()} | {
         f"length/{split}": counted.sys_len / counted.ref_len}  # of the output, in words and signs, over the references'
@@ -365,7 +372,8 @@ def run_step(job: Job, rules: Rules) -> Step:
     if job.system in rules.tuned:
         source = replace(job, system=rules.systems[job.system.config]).name
         return Step(job.name, partial(tune_run, job, source, rules), [source], [f"{rules.folder}/{source}"])
-    return Step(job.name, partial(perform, job, rules), [trial.name for trial in trial_jobs(rules, job.system)])
+    return Step(job.name, partial(perform, job, rules),
+                [*(trial.name for trial in trial_jobs(rules, job.system)), *job.system.tried])
 
 
 def score_steps(rules: Rules, system: System, tgt: str) -> list[Step]:

@@ -104,7 +104,7 @@ def read_plan(name: str) -> dict:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        known = sorted(path.name.removesuffix(".toml") for path in PLANS.iterdir())
+        known = sorted(path.name.removesuffix(".toml") for path in PLANS.iterdir() if path.name.endswith(".toml"))
         raise InputError(f"{name}: no such plan: there are {', '.join(known)}") from None
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None

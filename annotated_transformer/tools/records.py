@@ -6,9 +6,9 @@
 __all__ = ['LOADED', 'ENTRIES', 'FILES', 'command_line', 'processor', 'hardware', 'versions', 'revision', 'now', 'add_line',
            'read_lines', 'machine_load', 'beginning', 'ended', 'this_process', 'begin_sitting', 'mark_sitting',
            'read_sittings', 'record_digest', 'sealed', 'is_older', 'origin', 'make_record', 'checked_record',
-           'read_record', 'write_record', 'check_place', 'comparison_of', 'results_folder', 'record_texts',
-           'read_records', 'find_record', 'finished', 'metric', 'add_record', 'move_record', 'check_new',
-           'list_records', 'summary', 'by_seed', 'run_program', 'main']
+           'read_record', 'write_record', 'check_place', 'comparison_of', 'results_folder', 'book_results',
+           'record_texts', 'read_records', 'find_record', 'finished', 'metric', 'add_record', 'move_record',
+           'check_new', 'list_records', 'summary', 'by_seed', 'run_program', 'main']
 
 # %% ../../nbs/tools/records.ipynb #9663c209
 import hashlib
@@ -23,6 +23,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from importlib.resources import files
 from importlib.util import find_spec
 from os.path import relpath
 from math import isfinite
@@ -271,15 +272,22 @@ def comparison_of(name: str) -> str:
 
 
 def results_folder() -> Path:
-    "`nbs/results` of the checkout that we stand in. Raises InputError elsewhere."
+    "Where new records go: `nbs/results` of the checkout that we stand in. Raises InputError elsewhere."
     if top := checkout():
         return Path(relpath(top / "nbs" / "results"))
     raise InputError("no nbs/results here: go to the top of the checkout, or name the folder of the records")
 
+
+def book_results() -> Path:
+    "The records that the book reads: those of the checkout that we stand in, else those that came with the package."
+    package = Path(str(files("annotated_transformer")))
+    top = checkout() or checkout(package)
+    return Path(relpath(top / "nbs" / "results")) if top else package / "results"
+
 # %% ../../nbs/tools/records.ipynb #983e943b
 def record_texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
     "(place, text) of each record in a folder: a line of a comparison's file, or a file. InputError: no folder."
-    folder = results_folder() if folder is None else Path(folder)
+    folder = book_results() if folder is None else Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder: name one with records, such as nbs/results")
     for path in sorted((*folder.glob("*.json"), *folder.glob("*.jsonl"))):
@@ -291,7 +299,7 @@ def record_texts(folder: str | Path | None) -> Iterator[tuple[str, str]]:
 
 
 def read_records(folder: str | Path | None = None, names: str = "*") -> dict[str, dict]:
-    "The records of a folder (default: `results_folder()`) whose names fit a pattern, by name. Errors: `checked_record`"
+    "The records of a folder (default: `book_results()`) whose names fit a pattern, by name. Errors: `checked_record`"
     found = {}
     for place, text in record_texts(folder):
         record = checked_record(text, place)
@@ -372,11 +380,11 @@ def list_records(folder: str | Path) -> list[tuple[str, str, str, str]]:
 
 # %% ../../nbs/tools/records.ipynb #5259ecd5
 def summary(part: str = "groups") -> dict:
-    """A part of the summary of all records: `groups` by name, `verdicts`, `rows` or `tables`.
+    """A part of the summary of all records: `groups` by name, `verdicts`, `rows`, `tables` or `parts`.
 
     `summary()["row_small_A1"]["metrics"]["perplexity"]["value"]` is a mean over seeds. InputError: there is no summary.
     """
-    found = read_json(results_folder() / "summary.json")[part]
+    found = read_json(book_results() / "summary.json")[part]
     for metrics in (group["metrics"] for group in found.values()) if part == "groups" else ():
         metrics |= {name: {"value": of} for name, of in metrics.items() if not isinstance(of, dict)}
     return found
@@ -407,9 +415,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         """List the result records of a folder, and what state each is in.
 
         Args:
-            folder: the folder (default: nbs/results of the checkout)
+            folder: the folder (default: nbs/results of the checkout, or what came with the package)
         """
-        for row in list_records(folder or results_folder()):
+        for row in list_records(folder or book_results()):
             print("{:48} {:15} {:11} {}".format(*row))
 
     run_program(records, "tools.records", argv)

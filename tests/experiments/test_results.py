@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import pandas as pd
 import pytest
 
+from annotated_transformer.decoding.translation import SENTENCE
 from annotated_transformer.drawing.result_tables import Cell, ResultTable, to_html, to_latex
 from annotated_transformer.experiments import results, summary
 from annotated_transformer.experiments.variations import command_for
@@ -308,7 +309,7 @@ def test_the_program_adds_records_and_writes_the_summary(tmp_path, monkeypatch, 
             f"row_small_A1_seed{seed}", "variation", row="A1", data={"name": "multi30k"}, seed=seed, seconds=0.0,
             metrics=metrics,
             config={"model": {"pre_norm": False}, "training": {"precision": "float32"}}))
-    (old / "row_small_A1_seed0.sentences.tsv").write_text("x\n1\n")
+    (old / "row_small_A1_seed0.sentences.tsv").write_text("\t".join(SENTENCE) + "\n" + "\t".join(["9"] * len(SENTENCE)))
     for _ in range(2):  # the same records twice are there once
         summary.main(["--add", str(old), "--records", str(new)])
     assert "2 records added" in capsys.readouterr().out and (
@@ -317,7 +318,7 @@ def test_the_program_adds_records_and_writes_the_summary(tmp_path, monkeypatch, 
     found = json.loads((new / "summary.json").read_text())
     assert found["groups"]["row_small_A1"]["metrics"]["perplexity"] == {
         "value": 7.5, "values": [7.0, 8.0]}
-    assert found["verdicts"]["one_head_worse"][0]["verdict"] == "not yet measured"
+    assert found["verdicts"]["one_head_worse"][0]["verdict"] == "untested"
     with pytest.raises(SystemExit) as end:
         summary.main(["--add", str(tmp_path / "none"), "--records", str(new)])
     assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1

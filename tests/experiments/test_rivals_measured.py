@@ -22,7 +22,7 @@ from annotated_transformer.rivals.fine_tuning import Tuning
 from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConfig
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.processes import native_precision
-from annotated_transformer.tools.records import add_record, find_record, read_records
+from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
 from annotated_transformer.training import presets
 from annotated_transformer.training.presets import PAPER
 from here import ROOT
@@ -342,3 +342,15 @@ def test_the_use_of_experts():
     torch.testing.assert_close(torch.tensor(found["encoder"]), wanted / wanted.sum())
     assert len(found["decoder"]) == 4 and abs(sum(found["decoder"]) - 1) < 1e-6 and wanted.std() > 0.1
     assert not any(layer._forward_pre_hooks for layer in model.mixtures.values())
+
+
+def test_a_rate_that_another_run_has_tried_counts(tmp_path):
+    "PROTOCOL.md lists old trials: they stand beside the new ones, and the lowest perplexity wins."
+    rules, system = module.read_rules("wider_rates"), RULES.systems["transformer"]._replace(tried={"old": 4e-3})
+    rules = rules._replace(trials=rules.trials | {"peaks": [1e-3]})
+    for name, perplexity in (("old", 6.0), ("wider_rates_trial_transformer_adam_0.001", 7.0)):
+        add_record(make_record(name, "rival", data={}, config={}, seed=0, seconds=0.0,
+                               metrics={"perplexity/dev": perplexity}), tmp_path)
+    assert module.chosen(rules, system, tmp_path).peak == 4e-3
+    assert module.chosen(rules, system._replace(tried={}), tmp_path).peak == 1e-3
+    assert "old" in module.run_step(Job(system, "de", 0), rules).needs

@@ -1,5 +1,6 @@
 // Runs the page's engine in Node: node explore_node.js FOLDER_OF_SCRIPTS < {config, files, averages, requests} as JSON
 const fs = require("fs"), path = require("path"), vm = require("vm");
+globalThis.KERNEL = fs.readFileSync(path.join(process.argv[2], "kernel.wasm"), "base64");
 const scripts = ["vocabulary.js", "model.js", "kernel.js", "engine.js"].map(name => fs.readFileSync(path.join(process.argv[2], name), "utf8"));
 vm.runInThisContext(scripts.join("\n") + "\nglobalThis.Engine = Engine;");
 const { files, averages, requests, plain } = JSON.parse(fs.readFileSync(0, "utf8"));

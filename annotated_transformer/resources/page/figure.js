@@ -11,7 +11,7 @@ function make(tag, attributes = {}, ...children) {
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name,
       value === true && !name.startsWith("aria") ? "" : value);
   }
-  node.append(...children.filter(child => child !== null && child !== undefined));
+  node.append(...children.filter(child => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -89,26 +89,4 @@ function drawHead(given) {
   svg.cell = (q, k) => svg.querySelector(`.cell[data-q="${q}"][data-k="${k}"]`);
   svg.from = q => ({ x: middleOf(topLeft, tops, q), y: 26 });
   return svg;
-}
-
-// Pale but for one query, one key, or one edge.
-function light(svg, q = null, k = null) {
-  for (const node of svg.querySelectorAll("[data-q], [data-k]")) {
-    const own = node.dataset, wrong = (q !== null && own.q !== undefined && +own.q !== q)
-      || (k !== null && own.k !== undefined && +own.k !== k);
-    node.style.opacity = wrong ? (node.classList.contains("cell") ? 0.35 : node.localName === "path" ? 0.06 : 0.45)
-      : "";
-  }
-}
-
-// The figure by itself: colours in place of variables, and text in the page's ink.
-function standalone(svg) {
-  const copy = svg.cloneNode(true), style = getComputedStyle(document.documentElement);
-  copy.querySelectorAll(".hit").forEach(node => node.remove());
-  let text = new XMLSerializer().serializeToString(copy);
-  text = text.replace(/ style="[^"]*"| tabindex="[^"]*"| data-[qk]="[^"]*"/g, "");
-  text = text.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim())
-    .replaceAll("currentColor", style.getPropertyValue("--ink").trim());
-  return text.replace(/(<svg[^>]*>)/,
-    `$1<rect width="100%" height="100%" fill="${style.getPropertyValue("--paper").trim()}"/>`);
 }

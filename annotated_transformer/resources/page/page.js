@@ -1,6 +1,5 @@
 // The page: what one sees and changes. The model runs in engine.js, in a worker.
 "use strict";
-const $ = id => document.getElementById(id);
 let RUN = JSON.parse($("run").textContent); // name, config, presets, sentences, averages
 let offsets = null, shown = null, turns = 0, task = null;
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
@@ -17,35 +16,7 @@ function bytes(id) {
   for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
   return out.buffer;
 }
-function connect() {
-  const waiting = new Map(), receive = ({ data: { id, result, error, progress } }) => {
-    const { done, failed, report } = waiting.get(id);
-    if (progress !== undefined) return report?.(progress);
-    waiting.delete(id);
-    error === undefined ? done(result) : failed(new Error(error));
-  };
-  let last = 0, send, worker;
-  const here = () => {
-    const answer = answering(new Engine(), data => receive({ data }));
-    send = data => setTimeout(() => answer({ data }));
-  };
-  try {
-    worker = new Worker(URL.createObjectURL(new Blob([$("engine").textContent], { type: "text/javascript" })));
-    send = data => worker.postMessage(data);
-    worker.onmessage = receive;
-    worker.onerror = event => {
-      event.preventDefault();
-      here();
-      for (const { message } of waiting.values()) send(message);
-    };
-  } catch { here(); }
-  return (method, given, report) => new Promise((done, failed) => {
-    const message = { id: ++last, method, given };
-    if (method !== "stop") waiting.set(last, { done, failed, report, message });
-    send(message);
-  });
-}
-let ask = connect();
+const ask = connect($("engine").textContent, "Engine", () => new Engine());
 
 const parsed = name => { const [stack, layer, head] = name.split("."); return { stack, layer: +layer, head: +head }; };
 const titled = (stack, layer, head) =>
@@ -191,15 +162,6 @@ function strengths(name) { // [query][key], from 0 to 1
   return out.map(row => row.map(w => w / most));
 }
 const tint = stack => getComputedStyle($("grids")).getPropertyValue(`--${stack}`).trim();
-function paint(canvas, rows, colour) {
-  const keys = Math.max(...rows.map(row => row.length)), context = canvas.getContext("2d"),
-    image = context.createImageData(keys, rows.length);
-  const [r, g, b] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16));
-  rows.forEach((row, q) => row.forEach((s, k) => image.data.set([r, g, b, 255 * Math.min(1, s)], 4 * (q * keys + k))));
-  canvas.width = keys;
-  canvas.height = rows.length;
-  context.putImageData(image, 0, 0);
-}
 function buildGrids() {
   const { n_layers, n_heads } = RUN.config.model;
   $("grids").replaceChildren(...Object.keys(NAMES).map(stack => make("div", { class: "grid", "data-stack": stack },
@@ -255,6 +217,28 @@ function choose(name) {
   renderGrids();
   renderHead();
   renderPython();
+}
+
+// Pale but for one query, one key, or one edge.
+function light(svg, q = null, k = null) {
+  for (const node of svg.querySelectorAll("[data-q], [data-k]")) {
+    const own = node.dataset, wrong = (q !== null && own.q !== undefined && +own.q !== q)
+      || (k !== null && own.k !== undefined && +own.k !== k);
+    node.style.opacity = wrong ? (node.classList.contains("cell") ? 0.35 : node.localName === "path" ? 0.06 : 0.45)
+      : "";
+  }
+}
+
+// The figure by itself: colours in place of variables, and text in the page's ink.
+function standalone(svg) {
+  const copy = svg.cloneNode(true), style = getComputedStyle(document.documentElement);
+  copy.querySelectorAll(".hit").forEach(node => node.remove());
+  let text = new XMLSerializer().serializeToString(copy);
+  text = text.replace(/ style="[^"]*"| tabindex="[^"]*"| data-[qk]="[^"]*"/g, "");
+  text = text.replace(/var\((--\w+)\)/g, (_, name) => style.getPropertyValue(name).trim())
+    .replaceAll("currentColor", style.getPropertyValue("--ink").trim());
+  return text.replace(/(<svg[^>]*>)/,
+    `$1<rect width="100%" height="100%" fill="${style.getPropertyValue("--paper").trim()}"/>`);
 }
 
 // --- one head ------------------------------------------------------------------------------------------------------
@@ -533,11 +517,6 @@ function readAddress() {
   } catch { return false; }
   return true;
 }
-function save(content, type, name) {
-  const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
 function table() {
   const { stack } = parsed(state.chosen), { queries, keys } = sides(stack),
     quoted = text => `"${text.replaceAll('"', '""')}"`;
@@ -594,21 +573,6 @@ function python() {
   return lines.join("\n");
 }
 function renderPython() { $("python").textContent = python(); }
-async function copy(text, button) {
-  const before = button.textContent;
-  try { await navigator.clipboard.writeText(text); }
-  catch { // from disk there may be no clipboard
-    const area = make("textarea", { class: "hidden", "aria-hidden": true });
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-  button.textContent = "Copied";
-  setTimeout(() => { button.textContent = before; }, 1200);
-}
-
 // --- examples, and the beginning -----------------------------------------------------------------------------------
 function begin(preset, again = true) {
   const set = () => Object.assign(state, { text: preset.text, heads: {}, edges: [], edge: null, word: null,
@@ -636,7 +600,7 @@ function introduce() {
   };
   const languages = src && tgt ? `${language(src)} to ${language(tgt)}, ` : "";
   $("about").textContent = `a Transformer while it translates: \u201c${RUN.name}\u201d, ${languages}`
-    + `${n_layers} layers of ${n_heads} heads, ${d_model} wide`;
+    + `${n_layers} layer${n_layers > 1 ? "s" : ""} of ${n_heads} heads, ${d_model} wide`;
   $("presets").replaceChildren(...RUN.presets.map(preset =>
     make("button", { type: "button", onclick: () => begin(preset) }, preset.title)));
   buildGrids();
@@ -646,6 +610,10 @@ async function opened(files) {
   offsets = answer.offsets;
   memory.clear();
   introduce();
+}
+async function average() { // for a head's mean, and for what is above it
+  const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
+  if (averages) { offsets = averages.offsets; render(); }
 }
 async function openFolder({ target: { files } }) {
   const find = names => [...files].find(file => names.includes(file.name)), read = file => file?.arrayBuffer(),
@@ -666,11 +634,11 @@ async function openFolder({ target: { files } }) {
     Object.assign(state, { heads: {}, edges: [], edge: null, word: null, chosen: null });
     past.length = future.length = 0;
     await update();
-    const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
-    if (averages) { offsets = averages.offsets; render(); }
+    await average();
   } catch (error) { RUN = before; say(error.message); }
 }
 async function start() {
+  document.documentElement.classList.toggle("framed", parent !== window);
   $("form").addEventListener("submit", event => { event.preventDefault(); setText($("text").value.trim()); });
   $("beams").addEventListener("change", () => { state.beams = +$("beams").value; update(); });
   $("hold").addEventListener("change", () => { state.hold = $("hold").checked; update(); });
@@ -719,5 +687,6 @@ async function start() {
   $("text").value = state.text;
   $("beams").value = state.beams;
   await update();
+  if (RUN.averages === false) await average();
 }
 start();

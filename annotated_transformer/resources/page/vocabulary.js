@@ -119,7 +119,8 @@ class BytePairs extends Vocabulary {
 class WordPieces extends Vocabulary {
   constructor(buffer, normaliser) {
     super(normaliser);
-    const { model } = JSON.parse(UTF8.decode(buffer));
+    const { model, normalizer } = JSON.parse(UTF8.decode(buffer)), normalize = this.normalize;
+    if (normalizer?.type === "Lowercase") this.normalize = text => normalize(text).toLowerCase();
     this.unknown = WORD_START + UNKNOWN_MARK;
     this.ids = new Map(Object.entries(model.vocab));
     this.pieces = [];

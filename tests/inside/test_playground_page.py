@@ -1,0 +1,266 @@
+"""The playground in a browser: from disk, without a network, and in a frame without privileges."""
+import importlib.resources
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from annotated_transformer.commands import cli
+from annotated_transformer.decoding.translation import load
+from annotated_transformer.inside import playground
+from browser import Page, browser
+
+READY = "document.body && document.body.dataset.ready"
+pytestmark = pytest.mark.xdist_group("playground")
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    cli.main(["play", str(path)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture
+def opened(page, html) -> Page:
+    return open_(page, html)
+
+
+def open_(page: Page, html: Path, address: str = "") -> Page:
+    page.size(1280)
+    page.asked.clear()
+    page.open(f"{html.as_uri()}?{random.random()}{address}", READY)
+    return page
+
+
+def wait(page: Page, condition: str, seconds: int = 300) -> None:
+    "A busy machine may take long; that it ends is all that counts."
+    end = time.time() + seconds
+    while not page.js(f"!!({condition})"):
+        assert time.time() < end, condition
+        time.sleep(0.1)
+
+
+def told(page: Page) -> str:
+    return page.js("$('told').hidden ? '' : $('told').textContent")
+
+
+def few(page: Page, updates: int = 2) -> None:
+    "Tasks of a few updates: what they show does not matter."
+    page.js(f"TASKS.forEach(task => {{ task.until = {updates}; }}); 0")
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+def test_a_file_that_trains_before_it_is_whole(html):
+    text = html.read_bytes()
+    assert len(text) <= 250_000 and text.index(b'id="given"') <= 80_000
+    assert b"http://" not in text.replace(b"http://www.w3.org/2000/svg", b"") and b"<link" not in text
+
+
+def test_both_pages_stay_small():
+    files = [path for path in playground.PAGE.iterdir() if path.suffix in (".js", ".css", ".html", ".json")]
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files if path.name != "headless.js")
+    assert lines <= 3_250, lines
+
+
+# --- it learns ------------------------------------------------------------------------------------
+
+def test_it_learns_and_what_it_learned_is_looked_into(opened, tmp_path):
+    page = opened
+    assert page.js("$('open').disabled && !running && last(run).right === 0")
+    page.click(*page.js("(() => { const r = $('go').getBoundingClientRect(); return [r.x + 9, r.y + 9]; })()"))
+    wait(page, "last(run).right >= 100")
+    page.js("$('go').click()")
+    wait(page, "!running && $('go').textContent === 'Go on'")
+    assert page.js("$('numbers').textContent").startswith(page.js("percent(last(run).right, 200)"))
+    assert page.js("last(run).loss < 1.6 && document.querySelectorAll('#sentences .right').length > 20")
+    page.js("(async () => { window.out = await ask('exported'); })()")
+    wait(page, "window.out")
+    parts = page.js("""({config: out.config, vocabulary: out.vocabulary.name, sentences: out.sentences,
+        content: [...new Uint8Array(out.vocabulary.content)], weights: [...new Uint8Array(out.weights)]})""")
+    (tmp_path / "config.json").write_text(json.dumps(parts["config"]))
+    (tmp_path / parts["vocabulary"]).write_bytes(bytes(parts["content"]))
+    (tmp_path / "averaged.safetensors").write_bytes(bytes(parts["weights"]))
+    translator, lines = load(tmp_path), [" ".join(english.split()) for english, _ in playground.SENTENCES]
+    ours = [line.split() for line in page.js("last(run).german.map(words => words.join(' '))")]
+    theirs = [line.replace(",", " ,").replace(".", " .").split() for line in translator.translate(lines, beam_size=1)]
+    assert theirs == ours, "the package translates with these weights as the page does"
+    page.js("$('open').click()")
+    wait(page, "document.querySelector('iframe')?.contentWindow.eval('shown && shown.before.text')")
+    assert page.js("document.querySelector('iframe').contentWindow.eval('shown.before.text')") == translator.translate(
+        "The man buys a hat because it is red.", beam_size=1)
+    assert len(parts["sentences"]) == 200 and not page.errors
+    assert {url.split(":")[0] for url in page.asked} <= {"file", "blob", "about"}
+
+
+def test_the_copied_python_is_the_same_run(opened, capsys):
+    page = opened
+    page.js("Object.assign(state, {n_heads: 1, seed: 2, off: ['scale', 'post_norm', 'label_smoothing']}); goal = task = null")
+    page.js("begin(false).then(() => ask('train', {until: 6})).then(report => { window.end = report; }); 0")
+    wait(page, "window.end")
+    script = page.js("python()")
+    assert "train(400, n_heads=1, seed=2, scale=False, pre_norm=True, label_smoothing=0)" in script
+    exec(script.replace("400", "6"), {})
+    assert float(capsys.readouterr().out.split("loss ")[1].split(",")[0]) == pytest.approx(page.js("end.loss"), abs=2e-3)
+
+
+# --- switches, tasks, the address -----------------------------------------------------------------
+
+def test_a_switch_begins_again_and_earlier_runs_stay(opened):
+    page = opened
+    page.js("$('go').click()")
+    wait(page, "run.reports.length > 2")
+    page.js("$('part-positions').click()")
+    wait(page, "running && run.name === 'no positions' && run.reports.length > 2")
+    assert page.js("runs.map(({name}) => name)") == ["the paper\u2019s model", "no positions"]
+    assert page.js("document.querySelectorAll('#curve .line').length") == 2
+    assert "no positions" in page.js("$('runs').textContent") and page.js("location.hash") == "#off=positions"
+    first = page.js("runs.map(({reports}) => reports[0].loss)")
+    page.js("$('n_layers').value = 1; $('n_layers').dispatchEvent(new Event('change'))")
+    wait(page, "run.name === '1 layer, no positions' && run.reports.length")
+    page.js("$('n_layers').value = 2; $('n_layers').dispatchEvent(new Event('change')); $('part-positions').click()")
+    wait(page, "run.name.startsWith('the paper') && run.reports.length")
+    assert page.js("run.reports[0].loss") == first[0], "the same seed"
+    page.js("$('part-heads').click(); $('part-label_smoothing').click(); ask('stop')")
+    wait(page, "run.name === 'one head, no smoothing' && run.reports.length && !running")
+    address = page.js("address()")
+    assert not page.errors
+    page.js(f"location.hash = {json.dumps(address + '&d_model=64')}")
+    wait(page, "run.name === 'width 64, one head, no smoothing' && run.reports.length")
+
+
+def test_an_address_is_the_whole_setting(page, html):
+    open_(page, html, "#d_model=64&n_layers=1&rate=1.5&seed=7&off=warmup+causal_mask+nonsense")
+    assert page.js("state") == {"d_model": 64, "n_layers": 1, "n_heads": 4, "rate": 1.5, "seed": 7,
+                                "off": ["warmup", "causal_mask"]}
+    assert page.js("!running && $('seed').value === '7' && !$('part-warmup').checked && $('part-scale').checked")
+    open_(page, html, "#task=cut")
+    assert page.js("state.n_heads") == 2 and told(page).startswith("Cut what you have just trained")
+    assert page.js("address()") == "#task=cut" and page.js("!running")
+
+
+def test_each_task_closes_with_a_question_and_leads_to_the_next(opened):
+    page = opened
+    few(page)
+    page.js("document.querySelector('[data-task=learn]').click()")
+    for number in range(6):
+        wait(page, f"$('told').querySelector('.question')?.textContent === TASKS[{number}].ask")
+        assert page.js("last(run).step") == 2 and page.js(f"task === TASKS[{number}]")
+        page.js("[...$('told').querySelectorAll('button')].find(b => b.textContent.startsWith('Next')).click()")
+    wait(page, "$('told').textContent.includes('We cut')")
+    page.js("[...$('told').querySelectorAll('button')].find(b => b.textContent === 'Cut it yourself').click()")
+    wait(page, "document.querySelector('iframe')?.contentWindow.eval('shown && state.chosen')")
+    assert not page.errors
+
+
+def test_what_to_expect_is_read(opened):
+    page = opened
+    assert not page.js("!GIVEN.expected && document.querySelectorAll('.expect').length")
+    page.js("""GIVEN.expected = {updates: 400, seeds: 5, paper: {exact: [0.94, 0.98]},
+        off: {positions: {exact: [0.25, 0.3], loss: [1.5, 1.6]}}}; build(); begun(); 0""")
+    assert page.js("[...document.querySelectorAll('.expect')].map(p => p.textContent)") == [
+        "To expect here: 25 to 30% exactly right after 400 updates, loss 1.50 to 1.60 (5 seeds; the paper\u2019s model 94 to 98%)."]
+
+
+# --- what goes wrong, who looks away --------------------------------------------------------------
+
+def test_a_run_that_breaks_says_so(opened):
+    page = opened
+    page.js("state.rate = 1e30; changed()")
+    wait(page, "run.failed")
+    assert "It went wrong" in told(page) and "lower it" in told(page) and page.js("$('go').disabled")
+    page.js("state.rate = 1; state.n_heads = 3; begin(true)")
+    wait(page, "run.failed && $('told').textContent.includes('n_heads')")
+    page.js("Object.assign(state, PAPER); begin(false)")
+    wait(page, "!run.failed && run.reports.length")
+    page.js("run.goal = null; show({...last(run), step: 400})")
+    assert "has not learned" in told(page)
+
+
+def test_it_sleeps_while_nobody_looks(opened):
+    page = opened
+    page.js("$('go').click()")
+    wait(page, "run.reports.length > 1")
+    page.js("away = true; rest()")
+    wait(page, "!running && asleep")
+    step = page.js("last(run).step")
+    page.js("away = false; rest()")
+    wait(page, f"running && last(run).step > {step} && !$('slept').hidden")
+    page.js("ask('stop')")
+
+
+def test_nothing_starts_by_itself_where_motion_is_reduced(page, html):
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    open_(page, html, "#off=scale")
+    page.js("$('part-norm').click()")
+    wait(page, "run.name === 'no \u221ad_k, no normalisation' && run.reports.length")
+    assert page.js("!running && last(run).step === 0 && $('go').textContent === 'Train'")
+    page.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_in_a_frame_without_privileges(page, html, tmp_path):
+    "An opaque origin, as the output of a notebook may have."
+    report = "<script>setInterval(() => parent.postMessage([last(run)?.step, origin, run.failed], '*'), 200); "
+    inner = html.read_text(encoding="utf-8") + report + "setTimeout(() => $('go').click(), 1500)</script>"
+    outer = tmp_path / "outer.html"
+    inside = json.dumps(inner).replace("<", "\\u003c")
+    outer.write_text(f"""<!doctype html><body><script>
+        onmessage = ({{data}}) => {{ window.said = data; document.body.dataset.ready = 1; }};
+        const frame = document.createElement("iframe"); frame.sandbox = "allow-scripts";
+        frame.style = "width: 900px; height: 700px"; frame.srcdoc = {inside}; document.body.append(frame);</script>""")
+    page.open(outer.as_uri(), READY)
+    wait(page, "said[0] >= 3")
+    assert page.js("said.slice(1)") == ["null", None]
+
+
+# --- for everyone ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_for_everyone(page, html, width, dark):
+    axe = (importlib.resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+    page.call("Emulation.setEmulatedMedia",
+              features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+    open_(page, html)
+    page.call("Page.setBypassCSP", enabled=True)
+    page.size(width)
+    few(page)
+    page.js("document.querySelector('[data-task=learn]').click()")
+    wait(page, "$('told').querySelector('.question') && !running")
+    assert page.js("document.documentElement.scrollWidth") <= width
+    page.js(axe + ";0")
+    found = page.js("""axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.map(
+        v => [v.id, v.help, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + n.failureSummary)]))""")
+    page.call("Emulation.setEmulatedMedia", features=[])
+    assert not found, json.dumps(found, indent=1)
+    assert "sentences are exactly right" in page.js("$('said').textContent")
+
+
+def test_by_keyboard_alone(opened):
+    page = opened
+
+    def press(key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            page.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                      **({"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" and kind == "keyDown" else {}))
+
+    page.js("$('go').focus()")
+    press("Enter")
+    wait(page, "running")
+    press("Enter")
+    wait(page, "!running && document.activeElement === $('go')")
+    page.js("document.querySelector('#thumbs [aria-checked=true]').focus()")
+    for _ in range(3):
+        press("ArrowRight")
+    assert page.js("document.activeElement.getAttribute('aria-checked') === 'true' && chosen.kept")
+    assert page.js("$('where').textContent").startswith(page.js("document.activeElement.getAttribute('aria-label')"))
