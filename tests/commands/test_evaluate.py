@@ -38,7 +38,8 @@ def test_evaluate_adds_its_scores_to_the_record(made, copy, tmp_path, capsys):
     assert "sacreBLEU" in capsys.readouterr().out
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert {"sacrebleu/test", "perplexity/test", "accuracy/test"} <= set(kept["metrics"]) and kept["name"] == "kept"
-    assert kept["signature"].startswith("nrefs:1") and kept["search"] == {"test": {"beam_size": 1, "alpha": 0.6}}
+    assert kept["signature"].startswith("nrefs:1")
+    assert kept["search"] == {"test": {"beam_size": 1, "alpha": 0.6, "precision": "float16"}}
     assert train(Run.open(copy))  # nothing is left to do
     assert json.loads((copy / "record.json").read_text())["metrics"] == kept["metrics"]
 
@@ -158,7 +159,8 @@ def test_records_name_the_test_set_and_its_size(wmt, capsys, tmp_path):
         metrics = {kind.split("/")[0] for kind in kept["metrics"] if kind.endswith(f"/{name}")}
         assert metrics == {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity",
                            "perplexity_per_word", "accuracy"}
-        assert kept["search"][name] == {"beam_size": 1, "alpha": 0.6} and f"chrf/{name}" in kept["intervals"]
+        assert kept["search"][name] == {"beam_size": 1, "alpha": 0.6, "precision": "float16"}
+        assert f"chrf/{name}" in kept["intervals"]
     assert json.loads((wmt / "record.json").read_text())["metrics"] == kept["metrics"]
 
 
@@ -226,9 +228,8 @@ def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
                                  "--json").out)
     assert {"sacrebleu", "chrf", "bleu_moses", "bleu_paper", "bleu_paper_2017", "perplexity", "perplexity_per_word",
             "accuracy"} == set(found["metrics"])
-    assert found["search"] == {"beam_size": 1,
-                               "alpha": 0.6} and found["metrics"]["perplexity_per_word"] > found["metrics"][
-                                   "perplexity"] > 1
+    assert found["search"] == {"beam_size": 1, "alpha": 0.6, "precision": "float16"}
+    assert found["metrics"]["perplexity_per_word"] > found["metrics"]["perplexity"] > 1
 
 
 def test_scoring_files_needs_no_run_and_no_terminal(texts):

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pandas as pd
 import pytest
 
-from annotated_transformer.decoding.translation import SENTENCE
+from annotated_transformer.decoding.evaluation import SENTENCE
 from annotated_transformer.drawing.result_tables import Cell, ResultTable, to_html, to_latex
 from annotated_transformer.experiments import results, summary
 from annotated_transformer.experiments.variations import command_for

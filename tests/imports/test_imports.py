@@ -109,7 +109,7 @@ def check_same(translator, theirs, tolerance=1e-4):
 
 def run_of(folder, tmp_path):
     cli.main(["import", str(folder), str(tmp_path / "run")])
-    return load(tmp_path / "run")
+    return load(tmp_path / "run", "float32")
 
 
 @pytest.mark.parametrize("changes", [

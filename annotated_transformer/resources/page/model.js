@@ -20,6 +20,16 @@ const READERS = {
   F32: bytes => new Float32Array(bytes),
 };
 
+// A matrix rounded to half precision as `round_weights` in engine/kernels rounds it: shown is what is scored.
+function rounded(data) {
+  const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
+  if (bits.some(b => (b & 0x7fffffff) >= 0x477ff000)) return; // 16 bits cannot hold it
+  for (let i = 0; i < bits.length; i++) {
+    if ((bits[i] & 0x7fffffff) < 0x38800000) data[i] = Math.fround(data[i] + 0.75) - 0.75; // to multiples of 2^-24
+    else bits[i] = (bits[i] + 0xfff + ((bits[i] >>> 13) & 1)) & ~0x1fff;
+  }
+}
+
 function readTensors(buffer) { // name -> {shape, data}, all float32
   const size = Number(new DataView(buffer).getBigUint64(0, true)), begin = 8 + size;
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size))), tensors = {};
@@ -37,6 +47,7 @@ function readTensors(buffer) { // name -> {shape, data}, all float32
       i++) tensor.data[i] = wholes[i] * scale[r];
     delete tensors[name];
   }
+  for (const { shape, data } of Object.values(tensors)) if (shape.length > 1) rounded(data);
   return tensors;
 }
 
