@@ -15,7 +15,7 @@ import pytest
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus import corpora, grammar, sources
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
-from annotated_transformer.decoding import translation
+from annotated_transformer.decoding import scores, translation
 from annotated_transformer.decoding.scores import score
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.model.transformer import BASE
@@ -168,7 +168,28 @@ def test_a_language_without_rules(wmt, capsys):
     (wmt / "config.json").write_text(json.dumps(config))
     out, told = evaluated(capsys, wmt, *GREEDY)
     assert "sacreBLEU" in out and "BLEU, 2018" not in out and "Moses has no rules for tlh" in told
-    fails(["evaluate", wmt, "--language", "tlh"], capsys, "tlh", "de, ")
+    again, told = evaluated(capsys, wmt, *GREEDY, "--language", "da")
+    assert again == out and "Moses has no rules for da" in told
+    fails(["evaluate", wmt, "--language", "Danish"], capsys, "--language 'Danish': give a code such as en")
+
+
+@pytest.mark.parametrize("language", [None, "de", "da"])
+@pytest.mark.parametrize("library", ["sacrebleu.metrics", "sacremoses", "regex"])
+def test_what_scores_need_is_missed_before_the_search(library, language, made, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr("annotated_transformer.decoding.translation.Translator.search", None)
+    text = write(tmp_path / "a", ["The dog sleeps."])
+    for given in ([made / "run", "--src", text, "--references", text], ["--translations", text, "--references", text]):
+        fails(["evaluate", *given, *(["--language", language] if language else [])], capsys,
+              f"{library.split('.')[0]}", "is not installed, and this needs it: pip install 'annotated-transformer[scores]'")
+
+
+@pytest.mark.parametrize("analyser, library", [("ja-mecab", "MeCab"), ("ko-mecab", "mecab_ko")])
+def test_an_analyser_that_is_not_installed(analyser, library, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(scores, "find_spec", lambda name: None)
+    text = write(tmp_path / "a", ["The dog sleeps."])
+    fails(["evaluate", "--translations", text, "--references", text, "--tokenize", analyser], capsys,
+          f"--tokenize {analyser}: {library} is not installed", f"pip install 'sacrebleu[{analyser[:2]}]'")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

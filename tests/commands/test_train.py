@@ -419,6 +419,23 @@ def test_options_of_parts_that_the_model_lacks(options, said, data, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
+def test_scores_on_the_way_are_missed_at_the_start(data, finished, tmp_path, monkeypatch, capsys):
+    "Not at the first checkpoint: neither of a new run, nor of one that is asked for them later."
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    fails(["train", tmp_path / "new", "--data", data, "--config", "tiny", "--dev-bleu", 5], capsys,
+          "sacrebleu", "is not installed")
+    assert not (tmp_path / "new").exists()
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    before = (copy / "config.json").read_bytes()
+    fails(["train", copy, "--dev-bleu", 5, "--steps", 99], capsys, "sacrebleu", "is not installed")
+    assert (copy / "config.json").read_bytes() == before
+
+
+def test_the_average_of_a_run_without_checkpoints(imported, capsys):
+    for run in (imported, "ende"):
+        fails(["average", run, "--last", 1], capsys, f"{run}: ", "checkpoints" if run == imported else "")
+
+
 def test_watching_needs_a_development_set(data, tmp_path, capsys):
     without = shutil.copytree(data, tmp_path / "data")
     facts = json.loads((without / "corpus.json").read_text())

@@ -183,6 +183,9 @@ def test_overlap_is_counted_and_dropped_on_request(tmp_path):
     told = file_corpus(tmp_path / "told", "en", "de", **files)
     assert told.splits["train"]["pairs"] == 5 and counted(told.splits["train"]["odd"]) == {"overlap": 2}
     assert "train: kept, though odd: 2 with a sentence of dev or a test set" in report(told)
+    equal = file_corpus(tmp_path / "equal", "en", "de", put_pairs(tmp_path, "e", [*shared, (PAIRS[4][0] + " !", PAIRS[4][1])]),
+                        files["dev"], files["test"])
+    assert [*equal.pairs("train")] == shared and "left out of 5 pairs: 1 equal to a pair of dev" in report(equal)
     dropped = file_corpus(tmp_path / "dropped", "en", "de", **files, cleaning=Cleaning(drop_overlap=True))
     assert list(dropped.pairs("train")) == [("apart", "getrennt"), *shared[2:]]
     assert counted(dropped.splits["train"]["dropped"]) == {"overlap": 2} and not counted(dropped.splits["train"]["odd"])
@@ -345,7 +348,18 @@ def test_compressed_text(tmp_path, form):
             list(lines(put(path, zipped[:size])))
 
 
+@pytest.mark.parametrize("line", ["Rar! said the lion.", "BZh", "BZh9 is a plate", "PK means goalkeeper", "7z"])
+def test_text_that_begins_like_an_archive(tmp_path, line):
+    "An archive's own mark is longer than the letters that it begins with."
+    assert list(lines(put(tmp_path / "text", f"{line}\nmore\n".encode()))) == [line, "more"]
+
+
 def test_archives_that_are_not_one_text(tmp_path):
+    with pytest.raises(InputError, match="compressed by RAR: decompress it first"):
+        list(lines(put(tmp_path / "x.rar", b"Rar!\x1a\x07\x01\0" + bytes(20))))
+    assert list(lines(put(tmp_path / "x.bz2", bz2.compress(b"a\n")))) == ["a"]
+    with pytest.raises(InputError, match="x.bz2 is empty"):
+        list(lines(put(tmp_path / "x.bz2", bz2.compress(b""))))
     with pytest.raises(InputError, match="compressed by zstd: decompress it first"):
         list(lines(put(tmp_path / "x.zst", b"\x28\xb5\x2f\xfd" + bytes(20))))
     archive = io.BytesIO()
@@ -421,7 +435,8 @@ def test_languages_without_spaces(tmp_path):
     corpus = file_corpus(tmp_path / "out", "en", "zh", put_pairs(tmp_path, "a", pairs, ("en", "zh")), holdout=3)
     assert corpus.splits["train"]["pairs"] == 24 and corpus.splits["train"]["tgt_words"] > 24 * 8
     assert word_count("") == 0 and word_count("two words") == 2 and word_count("我们在北京") == 3 and word_count(
-        "สวัสดีครับ") == 6
+        "สวัสดีครับ") == 5
+    assert [word_count(text) for text in ("我们", "我们在北京学习中", "我们。", "Peter在北京", "我们 在 Peter")] == [1, 4, 1, 3, 3]
     assert word_count("나는 학교에 간다") == 3  # Korean has spaces
     with pytest.raises(InputError, match=r"27 out of proportion \[--max-ratio\]"):
         file_corpus(tmp_path / "no", "en", "zh",

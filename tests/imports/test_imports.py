@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -104,6 +105,15 @@ def check_same(translator, theirs, tolerance=1e-4):
     found, wanted = (sum(beam_search(model, src, extra=5, n_best=4), []) for model in (translator.model, theirs))
     assert [h.ids for h in found] == [h.ids for h in wanted] and any(len(h.ids) > 2 for h in found)
     assert [h.score for h in found] == pytest.approx([h.score for h in wanted], abs=1e-3)
+
+
+def test_the_vocabulary_of_a_run_in_a_process_of_its_own(tmp_path):
+    export_hugging_face(load("grammar"), tmp_path / "marian")
+    cli.main(["import", str(tmp_path / "marian"), str(tmp_path / "run")])
+    alone = subprocess.run([sys.executable, "-c", "import sys, annotated_transformer as a; "
+                            "print(a.load_vocabulary(sys.argv[1]).encode('The cow is old .'))", str(tmp_path / "run")],
+                           capture_output=True, text=True)
+    assert alone.stdout == f"{load('grammar').vocabulary.encode('The cow is old .')}\n", alone.stderr
 
 
 def run_of(folder, tmp_path):
