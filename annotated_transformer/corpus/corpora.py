@@ -283,7 +283,7 @@ class KnownSentences:
         src, tgt = sentence_key(src), sentence_key(tgt)
         self.src |= {src} - {""}
         self.tgt |= {tgt} - {""}
-        self.pairs.add((src, tgt))
+        self.pairs |= {(src, tgt)} - {("", "")}
 
     def has(self, src: str, tgt: str) -> bool:
         "Whether a pair is among them: both its sides, as a translation of each other."

@@ -26,6 +26,7 @@ from annotated_transformer.tools.text_files import language_of, lines
 from here import fails
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
+SETS = [(f"the set {i} .", f"die Menge {i} .") for i in range(20)]  # for development and tests: none is a training pair
 
 
 def put(path: Path, text, zipped: bool = False) -> Path:
@@ -101,7 +102,7 @@ def test_odd_pairs_are_left_out_of_train_and_kept_elsewhere(tmp_path):
     odd = [("", "leer"), ("leer", "  \t "), ("", ""), ("word " * 10_000, "Wort " * 10_000), ("x" * 6_000, "x"),
            ("ja", "nein " * 10)]
     corpus = file_corpus(tmp_path / "out", "en", "de", put_pairs(tmp_path, "a", PAIRS + odd),
-                         dev=put_pairs(tmp_path, "d", PAIRS + odd), test=put_pairs(tmp_path, "t", PAIRS[:1]))
+                         dev=put_pairs(tmp_path, "d", SETS + odd), test=put_pairs(tmp_path, "t", SETS[:1]))
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert list(corpus.pairs("train")) == PAIRS
     assert train["read"] == 26 and counted(train["dropped"]) == {"empty": 3, "long": 2, "ratio": 1}
@@ -183,8 +184,8 @@ def test_overlap_is_counted_and_dropped_on_request(tmp_path):
     told = file_corpus(tmp_path / "told", "en", "de", **files)
     assert told.splits["train"]["pairs"] == 5 and counted(told.splits["train"]["odd"]) == {"overlap": 2}
     assert "train: kept, though odd: 2 with a sentence of dev or a test set" in report(told)
-    equal = file_corpus(tmp_path / "equal", "en", "de", put_pairs(tmp_path, "e", [*shared, (PAIRS[4][0] + " !", PAIRS[4][1])]),
-                        files["dev"], files["test"])
+    train = put_pairs(tmp_path, "e", [*shared, (PAIRS[4][0].upper(), PAIRS[4][1] + " !")])
+    equal = file_corpus(tmp_path / "equal", "en", "de", train, files["dev"], files["test"])
     assert [*equal.pairs("train")] == shared and "left out of 5 pairs: 1 equal to a pair of dev" in report(equal)
     dropped = file_corpus(tmp_path / "dropped", "en", "de", **files, cleaning=Cleaning(drop_overlap=True))
     assert list(dropped.pairs("train")) == [("apart", "getrennt"), *shared[2:]]
@@ -636,13 +637,13 @@ def hub(tmp_path, monkeypatch):
 def test_multi30k_from_a_folder(tmp_path, zipped):
     for lang in ("de", "fr"):
         for i, stem in enumerate(["train", "val", "test_2016_flickr", "test_2017_mscoco"]):
-            put_pairs(tmp_path / "m", stem, PAIRS[i:], ("en", lang), zipped)
+            put_pairs(tmp_path / "m", stem, (SETS if i else PAIRS)[i:], ("en", lang), zipped)
     put(tmp_path / "m" / "test_2018_flickr.en", "a test set without its German\n")
     corpus = multi30k(tmp_path / "out", tmp_path / "m", tgt="fr")
     assert list(corpus.splits) == ["train", "dev", "test_2016_flickr", "test_2017_mscoco"]
     assert [facts["pairs"] for facts in corpus.splits.values()] == [20, 19, 18, 17]
     back = multi30k(tmp_path / "back", tmp_path / "m", src="de", tgt="en")
-    assert list(back.pairs("dev")) == [(tgt, src) for src, tgt in PAIRS[1:]]
+    assert list(back.pairs("dev")) == [(tgt, src) for src, tgt in SETS[1:]]
     (tmp_path / "m" / ("val.de" + ".gz" * zipped)).unlink()
     with pytest.raises(InputError, match=r"has no val\.en with val\.de"):
         multi30k(tmp_path / "out2", tmp_path / "m")
@@ -653,10 +654,10 @@ def test_multi30k_from_a_folder(tmp_path, zipped):
 def test_multi30k_from_the_hub(tmp_path, hub):
     for i, split in enumerate(["train", "val", "test"]):
         put(hub / "bentrevett" / "multi30k" / f"{split}.jsonl",
-            [json.dumps({"en": src, "de": tgt}) for src, tgt in PAIRS[i:]])
+            [json.dumps({"en": src, "de": tgt}) for src, tgt in (SETS if i else PAIRS)[i:]])
     corpus = multi30k(tmp_path / "out")
     assert [(split, list(corpus.pairs(split))) for split in corpus.splits] == [
-        ("train", PAIRS), ("dev", PAIRS[1:]), ("test_2016_flickr", PAIRS[2:])]
+        ("train", PAIRS), ("dev", SETS[1:]), ("test_2016_flickr", SETS[2:])]
     assert list(multi30k(tmp_path / "back", src="de", tgt="en").pairs("train")) == [(tgt, src) for src, tgt in PAIRS]
     with pytest.raises(InputError, match="en-fr: .* give as source"):
         multi30k(tmp_path / "fr", tgt="fr")
@@ -714,7 +715,7 @@ def sacrebleu_cache(tmp_path, monkeypatch):
 def test_wmt14_through_the_libraries(tmp_path, hub, sacrebleu_cache, tgt):
     from datasets import Dataset
     for test_set, n in (("wmt13", 3), ("wmt14/full", 5), ("wmt14", 4)):
-        sacrebleu_cache(test_set, PAIRS[:n], f"en-{tgt}")
+        sacrebleu_cache(test_set, SETS[:n], f"en-{tgt}")
     folder = put(hub / "wmt" / "wmt14" / "README.md", f"---\nconfigs:\n- config_name: {tgt}-en\n  data_files:\n"
                  "  - split: train\n    path: train-*.parquet\n---\n").parent
     rows = [{"translation": {tgt: b, "en": a}} for a, b in PAIRS] + [{"translation": {tgt: None, "en": "alone"}}]
@@ -731,14 +732,14 @@ def test_wmt14_from_a_folder(tmp_path):
     folder = tmp_path / "wmt"
     for tgt in ("de", "fr"):
         for i, year in enumerate((2012, 2013, 2014, 2015)):
-            put_pairs(folder, f"newstest{year}.en-{tgt}", PAIRS[i:], ("en", tgt))
+            put_pairs(folder, f"newstest{year}.en-{tgt}", (SETS if i else PAIRS)[i:], ("en", tgt))
     put_pairs(folder, "europarl-v7.de-en", [("europe", "Europa")], zipped=True)
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n")
     corpus = wmt14(tmp_path / "out", "de", folder)
     assert list(corpus.pairs("train")) == [("europe", "Europa"), *PAIRS]  # and newstest2012, but nothing later
-    assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == [
+    assert list(corpus.pairs("dev")) == SETS[1:] and corpus.tests == [
         "newstest2014_full", "newstest2014_filtered_2737"]
-    assert list(corpus.pairs("newstest2014_filtered_2737")) == [PAIRS[2], PAIRS[3], PAIRS[6]]
+    assert list(corpus.pairs("newstest2014_filtered_2737")) == [SETS[2], SETS[3], SETS[6]]
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n2\n")
     with pytest.raises(InputError, match="of other files or options"):
         wmt14(tmp_path / "out", "de", folder)
@@ -762,7 +763,7 @@ def test_wmt14_counts_what_cleaning_left_out(tmp_path, tgt):
     put_pairs(folder, f"commoncrawl.{tgt}-en", odd[3:] + PAIRS, langs, zipped=True)
     put_pairs(folder, f"news-commentary-v9.{tgt}-en", odd[:1], langs)
     for year in (2013, 2014):
-        put_pairs(folder, f"newstest{year}.en-{tgt}", PAIRS[:4] + odd[2:4], langs)
+        put_pairs(folder, f"newstest{year}.en-{tgt}", SETS[:4] + odd[2:4], langs)
     corpus = wmt14(tmp_path / "out", tgt, folder)
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert (train["read"], train["pairs"]) == (46, 40)
@@ -802,7 +803,7 @@ def test_wmt14_takes_from_sacrebleu_what_the_folder_lacks(tmp_path, sacrebleu_ca
         wmt14(tmp_path / "out", "de", tmp_path / "wmt")
     assert not (tmp_path / "out").exists()
     for test_set, n in (("wmt13", 3), ("wmt14/full", 5), ("wmt14", 4)):
-        sacrebleu_cache(test_set, PAIRS[:n], "en-de")
+        sacrebleu_cache(test_set, SETS[:n], "en-de")
     corpus = wmt14(tmp_path / "out", "de", tmp_path / "wmt")
     assert [facts["pairs"] for facts in corpus.splits.values()] == [20, 3, 5, 4]
 
