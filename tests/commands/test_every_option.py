@@ -1,5 +1,5 @@
-"""Command lines drawn from the commands' own declarations, most of them wrong: each ends with exit code 0 or 2, and what
-it says in the end is one line."""
+"""Command lines drawn from the commands' own declarations, most of them wrong: each ends with exit code 0 or 2, and
+what it says in the end is one line."""
 import os
 import shutil
 from importlib import import_module
@@ -23,7 +23,8 @@ BEGINNINGS = {
     "prepare": ["new --train DATA/train.en DATA/train.de --holdout 5 --vocab-size 150", "DATA --train TEXT OTHER"],
     "prepare grammar": ["new --vocab-size 300"], "prepare multi30k": ["new --source FOLDER"],
     "prepare wmt14": ["new --source FOLDER"], "prepare sources": ["new TOML"], "prepare trees": ["new ptb FOLDER"],
-    "train": ["new --data DATA --config tiny --steps 1", "RUN", "IMPORTED", "PARSER", "ende", "new --data DATA --from RUN"],
+    "train": ["new --data DATA --config tiny --steps 1", "RUN", "IMPORTED", "PARSER", "ende",
+              "new --data DATA --from RUN"],
     "average": ["RUN --last 1", "RUN --best", "IMPORTED --best", "PARSER --last 1", "IMPORTED --last 1 --data DATA"],
     "evaluate": ["RUN --beam-size 1", "--translations TEXT --references OTHER", "PARSER", "RUN grammar --split dev",
                  "IMPORTED --src TEXT --references OTHER", "grammar --src TEXT --references OTHER"],
@@ -126,7 +127,8 @@ def refuse(*arguments, **options):
 
 
 def fuzz(examples: int):
-    @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100, phases=[Phase.explicit, Phase.generate],
+    @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
+              phases=[Phase.explicit, Phase.generate],
               suppress_health_check=[*HealthCheck])
     @given(line=command_lines())
     def run(line, places, tmp_path_factory, quick, capsys):

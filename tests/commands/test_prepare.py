@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,6 +83,16 @@ def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, mo
 
 @pytest.mark.parametrize(("typed", "name", "now"), [
     ("grammar --train a b", "prepare", "grammar --train a b"), ("trees d ptb s", "prepare_trees", "d ptb s")])
+def test_a_corpus_from_pipes_is_continued(text, tmp_path):
+    "The pipes' names are others each time."
+    files = " ".join(f"<(cat {path})" for path in text["train"])
+    command = (f"{sys.executable} -m annotated_transformer prepare data --train {files} --src en --tgt de --holdout 5 "
+               "--vocab-size 150")
+    for named in ("Learning", "Kept: the text in data"):
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0 and named in done.stderr, done.stderr
+
+
 def test_a_kind_of_corpus_or_a_folder_of_its_name(typed, name, now):
     assert subcommand(typed.split()) == (name, now.split())
 

@@ -437,7 +437,8 @@ def test_languages_without_spaces(tmp_path):
     assert corpus.splits["train"]["pairs"] == 24 and corpus.splits["train"]["tgt_words"] > 24 * 8
     assert word_count("") == 0 and word_count("two words") == 2 and word_count("我们在北京") == 3 and word_count(
         "สวัสดีครับ") == 5
-    assert [word_count(text) for text in ("我们", "我们在北京学习中", "我们。", "Peter在北京", "我们 在 Peter")] == [1, 4, 1, 3, 3]
+    for text, words in (("我们", 1), ("我们在北京学习中", 4), ("我们。", 1), ("Peter在北京", 3), ("我们 在 Peter", 3)):
+        assert word_count(text) == words
     assert word_count("나는 학교에 간다") == 3  # Korean has spaces
     with pytest.raises(InputError, match=r"27 out of proportion \[--max-ratio\]"):
         file_corpus(tmp_path / "no", "en", "zh",

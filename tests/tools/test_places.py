@@ -3,7 +3,6 @@ without a home, a notebook."""
 import errno
 import io
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -29,7 +28,8 @@ def in_namespace(script: str, *arguments) -> str:
     probe = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
     if probe.returncode:
         pytest.skip(f"no mounts here: {probe.stderr.strip()}")
-    done = subprocess.run(["unshare", "-m", "sh", "-ec", script, "sh", *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run(["unshare", "-m", "sh", "-ec", script, "sh", *map(str, arguments)], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
