@@ -16,7 +16,7 @@ import torch
 
 # %% ../../nbs/decoding/evaluation.ipynb #70a2b004
 from ..corpus.batching import Batch
-from .scores import Score, Tokenizer, score, word_perplexity
+from .scores import Score, Tokenizer, check_scoring, score, word_perplexity
 from .search import SearchConfig
 from .translation import Translator, batches, pad_rows
 from ..engine.fast import fast
@@ -69,7 +69,8 @@ def evaluate(translator: Translator, src: Sequence[str], references: Sequence[st
     """
     if language is None and translator.run is not None:
         language = translator.run.config["data"].get("tgt")
-    translator.check_pairs(src, references)  # before the work
+    check_scoring(language, tokenize)  # before the work
+    translator.check_pairs(src, references)
     translations = translator.translate(src, config, progress=progress, **options)
     quality = translator.measure(src, references, progress=progress)
     scores = score(translations, references, language, samples, progress, tokenize)
