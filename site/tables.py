@@ -11,10 +11,16 @@ def is_number(text: str) -> bool:
     return bool(NUMBER.fullmatch(text.strip()))
 
 
+def whole_labels(html: str) -> str:
+    "HTML whose tables break no short label in two: `layer 1, head 2` stays on one line."
+    return re.sub(r"(<t[dh][^>]*>)([^<>]{1,24})(?=</t[dh]>)",
+                  lambda m: m[1] + m[2].replace(" ", "\N{NO-BREAK SPACE}"), html)
+
+
 def plain(html: str) -> str:
-    "HTML with a table of pandas' in the book's style; any other HTML as it is."
+    "HTML with a table of pandas' in the book's style; other HTML but for its labels as it is."
     if 'class="dataframe"' not in html and "T_" not in html:
-        return html
+        return whole_labels(html)
     from bs4 import BeautifulSoup
     page = BeautifulSoup(html, "html.parser")
     for element in page.find_all("style"):
@@ -36,4 +42,4 @@ def plain(html: str) -> str:
             for side, cell in zip(sides if len(cells) == width else ["left"] * len(cells), cells):
                 cell["style"] = f"text-align: {side}"
         table["class"] = "plain"
-    return str(page)
+    return whole_labels(str(page))
