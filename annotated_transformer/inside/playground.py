@@ -138,8 +138,8 @@ def expected() -> dict | None:
         return [min(values), max(values)]
 
     told = {name: {"exact": ends(group, "exact", 100), "loss": ends(group, "loss")} for name, group in found.items()}
-    seeds, curve = len(found[""]["seeds"]), by_seed(found[""])[0]["curve"]
-    return {"updates": curve[-1]["step"], "seeds": seeds, "paper": told.pop(""), "off": told}
+    whole = by_seed(found[""])
+    return {"updates": int(whole[0]["metrics"]["updates"]), "seeds": len(whole), "paper": told.pop(""), "off": told}
 
 # %% ../../nbs/inside/playground.ipynb #ce5b103a
 def play() -> None:
