@@ -89,16 +89,20 @@ def quality_sums(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int
 
 
 def quality(nats: float, right: int, tokens: int) -> Quality:
-    "`Quality` from the sums of `quality_sums`. Raises InputError where the model computes NaN."
-    if math.isnan(nats):
-        raise InputError(NAN)
+    "`Quality` from the sums of `quality_sums`."
     return Quality(math.exp(min(nats / max(tokens, 1), 700)),  # e^710 is too large for a float
                    right / max(tokens, 1), int(tokens))
 
 
 def measure(model: nn.Module, batches: Iterable[Batch]) -> Quality:
-    "`Quality` of `model` on `batches`, each token predicted from the true ones before it."
-    return quality(*quality_sums(model, batches))
+    """`Quality` of `model` on `batches`, each token predicted from the true ones before it.
+
+    Raises InputError where the model computes NaN.
+    """
+    found = quality(*quality_sums(model, batches))
+    if math.isnan(found.perplexity):
+        raise InputError(NAN)
+    return found
 
 # %% ../../nbs/training/regularization.ipynb #9ce8f317
 class Calibration(NamedTuple):
