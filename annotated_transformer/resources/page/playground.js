@@ -79,6 +79,8 @@ function rest() { // while nobody looks
 
 // --- what is shown -------------------------------------------------------------------------------------------------
 function show(report) {
+  const before = last(run);
+  if (before) before.maps = before.german = null; // a long run keeps its curve alone
   run.reports.push(report);
   const { right, of, step, loss, seconds } = report, part = text => make("span", {}, text);
   $("numbers").hidden = !step;
