@@ -231,7 +231,7 @@ def greedy(model, sources: list[list[int]], longest: int = 24) -> list[list[int]
     rows = [row[1:] for row in out.tolist()]
     return [row[:row.index(END) + 1] if END in row else row for row in rows]
 
-
+# %% ../../nbs/inside/playground.ipynb #9d11c0a4
 def train(updates: int = 400, *, d_model: int = 32, n_layers: int = 2, n_heads: int = 4, rate: float = 1,
           seed: int = 1, label_smoothing: float = 0.1, warmup: bool = True, small_draw: bool = True,
           every: int = 50, **switches: bool) -> dict[str, Tensor]:
