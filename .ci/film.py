@@ -7,7 +7,6 @@ import base64
 import io
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from PIL import Image
@@ -30,18 +29,16 @@ def main() -> None:
     from annotated_transformer.inside.playground import PAGE, playground_page
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder) / "profile") as page:
         file = Path(folder) / "page.html"
-        file.write_text(playground_page(), encoding="utf-8")
+        file.write_text(playground_page().replace("EVERY = 500", "EVERY = Infinity"), encoding="utf-8")
         page.size(WIDTH, HEIGHT)
         page.open(file.as_uri(), "document.body.dataset.ready")
         frames = [picture(page)]
-        page.js("run.goal = null, $('go').click(), 0")
+        page.js("running = true, 0")
         for step in range(EVERY, LAST + 1, EVERY):
-            while page.js("last(run).step") < step:
-                time.sleep(0.02)
-            # seconds of this machine are nobody else's
-            page.js("$('numbers').lastChild.hidden = true, 0")
+            page.js(f"ask('train', {{until: {step}}}).then(show)")
+            page.js("$('numbers').lastChild.hidden = true, 0")  # seconds of this machine are nobody else's
             frames.append(picture(page))
-        page.js("ask('stop')")
+            print(f"{step} updates", end="\r", flush=True)
         small = [frame.resize((round(WIDTH * SHOWN), round(HEIGHT * SHOWN)), Image.Resampling.LANCZOS)
                  for frame in frames]
         times = [900, *[300] * (len(small) - 2), 2500]

@@ -112,7 +112,8 @@ def test_the_trainer_computes_what_pytorch_computes(answers, i):
     losses = [ours.update(batch) for batch in answer["batches"]]
     np.testing.assert_allclose(answer["losses"], losses, rtol=1e-5)
     with torch.no_grad():
-        assert distance(ours.weights, answer["end"]) < 1e-4
+        # Adam divides a gradient by its own size: what rounding leaves of a vanishing one becomes a whole step
+        assert distance(ours.weights, answer["end"]) < 1e-3
         ours.weights = answer["end"]
     assert answer["written"] == [ours.write(pair[0]) for pair in answer["batches"][0]]
 

@@ -131,8 +131,10 @@ def test_a_switch_begins_again_and_earlier_runs_stay(opened):
     page.js("$('n_layers').value = 2; $('n_layers').dispatchEvent(new Event('change')); $('part-positions').click()")
     wait(page, "run.name.startsWith('the paper') && run.reports.length")
     assert page.js("run.reports[0].loss") == first[0], "the same seed"
-    page.js("$('part-heads').click(); $('part-label_smoothing').click(); ask('stop')")
-    wait(page, "run.name === 'one head, no smoothing' && run.reports.length && !running")
+    page.js("$('part-heads').click(); $('part-label_smoothing').click()")
+    wait(page, "run.name === 'one head, no smoothing' && running")
+    page.js("$('go').click()")
+    wait(page, "!running")
     address = page.js("address()")
     assert not page.errors
     page.js(f"location.hash = {json.dumps(address + '&d_model=64')}")
@@ -196,7 +198,8 @@ def test_it_sleeps_while_nobody_looks(opened):
     step = page.js("last(run).step")
     page.js("away = false; rest()")
     wait(page, f"running && last(run).step > {step} && !$('slept').hidden")
-    page.js("ask('stop')")
+    page.js("$('go').click()")
+    wait(page, "!running")
 
 
 def test_nothing_starts_by_itself_where_motion_is_reduced(page, html):

@@ -82,7 +82,7 @@ function show(report) {
   const before = last(run);
   if (before) before.maps = before.german = null; // a long run keeps its curve alone
   run.reports.push(report);
-  const { right, of, step, loss, seconds } = report, part = text => make("span", {}, text);
+  const { right, of, step, loss, seconds } = report, part = text => make("span", {}, ` ${text}`);
   $("numbers").hidden = !step;
   $("numbers").replaceChildren(make("b", {}, percent(right, of)), ` of ${of} unseen sentences exactly right`,
     part(`loss ${loss.toFixed(2)}`), part(`${step} updates`), part(`${seconds.toFixed(seconds < 10 ? 1 : 0)} s`));
