@@ -81,8 +81,6 @@ def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, mo
         open_or_start(tmp_path / "run", tmp_path / "data", "tiny", {})
 
 
-@pytest.mark.parametrize(("typed", "name", "now"), [
-    ("grammar --train a b", "prepare", "grammar --train a b"), ("trees d ptb s", "prepare_trees", "d ptb s")])
 def test_a_corpus_from_pipes_is_continued(text, tmp_path):
     "The pipes' names are others each time."
     files = " ".join(f"<(cat {path})" for path in text["train"])
@@ -93,6 +91,8 @@ def test_a_corpus_from_pipes_is_continued(text, tmp_path):
         assert done.returncode == 0 and named in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(("typed", "name", "now"), [
+    ("grammar --train a b", "prepare", "grammar --train a b"), ("trees d ptb s", "prepare_trees", "d ptb s")])
 def test_a_kind_of_corpus_or_a_folder_of_its_name(typed, name, now):
     assert subcommand(typed.split()) == (name, now.split())
 
