@@ -43,7 +43,7 @@ evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts and the 
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy of the paper's source: its words folded in)
 	@$(RUN) jupyter trust nbs/*.ipynb nbs/*/*.ipynb > /dev/null
-	@paper=$(HAVE_PAPER); $(RUN) ANNOTATED_TRANSFORMER_PAPER="$$paper" PYTHONPATH="$$PWD/.ci/lab" jupyter lab --custom-css \
+	@paper=$(HAVE_PAPER); $(RUN) ANNOTATED_TRANSFORMER_PAPER="$$paper" PYTHONPATH="$$PWD/.ci/lab" jupyter lab --allow-root --custom-css \
 		--ServerApp.jpserver_extensions='{"book_lab": True, "jupyterlab": True, "jupyterlab_jupytext": False}' \
 		--ServerApp.contents_manager_class=book_lab.Notebooks --ContentsManager.pre_save_hook=nbdev.clean.clean_jupyter \
 		--LabApp.app_settings_dir="$$PWD/.ci/lab/settings" --LabApp.default_url=/lab/tree/nbs/index.ipynb

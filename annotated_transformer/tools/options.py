@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NO_MEMORY', 'OptionParser', 'plain_type', 'add_argument', 'documented', 'add_arguments', 'add_groups', 'with_dashes',
-           'call', 'has_type', 'type_in_words', 'check_fields', 'say', 'fill_streams', 'fail', 'memory_ended',
-           'one_line_errors']
+           'call', 'has_type', 'type_in_words', 'check_fields', 'Place', 'place_in_group', 'say', 'write_bytes',
+           'fill_streams', 'fail', 'memory_ended', 'one_line_errors']
 
 # %% ../../nbs/tools/options.ipynb #9aaff6e7
 import argparse
@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from traceback import clear_frames
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from .files import InputError
 
@@ -109,7 +109,7 @@ def add_groups(parser: OptionParser, kind: Any, argv: Sequence[str]) -> None:
     configurations, left_out = kind(argv) if inspect.isfunction(kind) else (get_args(kind) or (kind,), ())
     known = {*left_out}
     for configuration in configurations:
-        title = re.split(r"[;.\n]", inspect.getdoc(configuration))[0]
+        title = re.split(r"[;.\n]", configuration.__doc__ or configuration.__name__)[0]  # python -OO has no texts
         add_arguments(parser.add_argument_group(title), configuration, known)
         known |= {*inspect.signature(configuration).parameters}
 
@@ -127,7 +127,7 @@ def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None
 
     Raises InputError for a wrong option.
     """
-    description = inspect.cleandoc(function.__doc__).split("\n\nArgs:")[0]
+    description = inspect.cleandoc(function.__doc__ or "").split("\n\nArgs:")[0]
     parser = OptionParser(prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     argv = list(sys.argv[1:] if argv is None else argv)
     end = argv.index("--") if "--" in argv else len(argv)  # argparse forgets that what follows are names
@@ -176,10 +176,40 @@ def check_fields(values: dict[str, Any], configuration: type, place: str) -> Non
             raise InputError(f"{place}: {name} is {value!r}: give {type_in_words(kind)}")
 
 # %% ../../nbs/tools/options.ipynb #28072b1f
+class Place(NamedTuple):
+    "Where a process stands among those that `torchrun` started together."
+
+    rank: int = 0
+    local_rank: int = 0
+    "among those of its machine"
+    processes: int = 1
+
+
+def place_in_group() -> Place:
+    """What the environment tells a process of its place.
+
+    All of torchrun's variables together say it. One that a cluster, or somebody's shell, has set alone says nothing.
+    """
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+    values = [os.environ.get(name, "") for name in names]
+    if {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys() and all(map(str.isdecimal, values)):
+        return Place(*map(int, values))
+    return Place()
+
+
 def say(text: str) -> None:
-    "A line for the person at the keyboard, on standard error."
-    if os.environ.get("RANK", "0") == "0":
-        print(text, file=sys.stderr, flush=True)
+    "A line for the person at the keyboard, on standard error; of processes that work together, the first one speaks."
+    if place_in_group().rank == 0:
+        with suppress(OSError):  # the terminal has gone
+            print(text, file=sys.stderr, flush=True)
+
+
+def write_bytes(data: bytes) -> None:
+    "Write UTF-8 text to standard output, as it is; a notebook's cell takes it as text."
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(data)
+    else:
+        sys.stdout.write(data.decode("utf-8", "backslashreplace"))
 
 
 def fill_streams() -> None:
@@ -199,8 +229,9 @@ def fail(program: str, text: str) -> None:
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     if len(text) > 1200:  # it quotes what was given; what to do stands at the end
         text = f"{text[:800]} [...] {text[-350:]}"
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"{program}: {text}", file=sys.stderr, flush=True)
+    if place_in_group().local_rank == 0:
+        with suppress(OSError):  # the terminal has gone
+            print(f"{program}: {text}", file=sys.stderr, flush=True)
     raise SystemExit(2) from None
 
 

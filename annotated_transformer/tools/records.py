@@ -97,6 +97,11 @@ def now() -> str:
 
 def add_line(path: Path, line: dict) -> None:
     "Append an object to a file that has one JSON object a line; a line cut short before it stays by itself."
+    if path.exists() and not os.access(path, os.W_OK):  # another user's, in a folder that is ours too
+        before = path.read_bytes()
+        with writing(path) as file:
+            file.write(before)
+        return add_line(path, line)
     with open(path, "ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -108,7 +113,7 @@ def add_line(path: Path, line: dict) -> None:
 def read_lines(path: Path) -> list[dict]:
     "The objects of such a file, oldest first. A line cut short by a killed process is skipped."
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
         with suppress(ValueError):
             found.append(json.loads(line))
     return found
@@ -236,7 +241,7 @@ def write_record(path: str | Path, record: dict) -> None:
     "Write a record with its digest into a file of its own. InputError: one that was changed by hand stands there."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
+    if path.is_file():
         read_record(path)
     write_json(path, sealed(record))
 
@@ -246,7 +251,7 @@ def check_place(path: Path, option: str = "--record") -> None:
     if path.is_dir():
         raise InputError(f"{option} {path}: a folder: name a file in it")
     folder = next(above for above in path.resolve().parents if above.exists())
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if not (os.access(path, os.W_OK) if path.exists() else folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(f"{option} {path}: nothing can be written there: name another place")
     if path.suffix == ".json" and path.exists():
         read_record(path)
