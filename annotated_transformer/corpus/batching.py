@@ -318,6 +318,8 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
     Complete files of an earlier call that was stopped are kept. Raises InputError where a text is not as
     `corpus` says.
     """
+    for split in corpus.splits:
+        corpus.check(split)
     vocabulary = vocabulary.normalised_by(corpus.normaliser)
     facts, partial = encoded_so_far(corpus, vocabulary), corpus.folder / "encoding.json"
     write_json(partial, facts)

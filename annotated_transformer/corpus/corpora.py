@@ -22,9 +22,10 @@ from itertools import repeat
 from pathlib import Path
 
 import annotated_transformer
-from ..tools.files import InputError, building, counted, file_digest, read_json, settle, write_json
+from ..tools.files import (
+    InputError, building, counted, file_digest, holds_something, read_json, settle, write_json)
 from annotated_transformer.tools.text_files import (
-    Pair, check_paths, language_of, lines, progress, read_pairs, readable_twice, select_lines, two_files
+    Pair, check_paths, given_name, language_of, lines, progress, read_pairs, readable_twice, select_lines, two_files
 )
 
 # %% ../../nbs/corpus/corpora.ipynb #78e68bdf
@@ -80,14 +81,28 @@ class Corpus:
             raise InputError(f"{self.folder} has no split {split!r}: choose one of {', '.join(self.splits)}")
         return self.folder / f"{split}.{getattr(self, side)}"
 
+    def check(self, split: str) -> None:
+        """Raises InputError where the text of a split was changed after it was prepared.
+
+        A training text, which may be long, is read only if its file is newer than corpus.json.
+        """
+        made = (self.folder / "corpus.json").stat().st_mtime_ns
+        for side in ("src", "tgt"):
+            path = self.path(split, side)
+            sound = split == "train" and path.stat().st_mtime_ns <= made
+            if not sound and file_digest(path) != self.splits[split]["sha256"][getattr(self, side)]:
+                raise InputError(f"{path}: changed after it was prepared: put the text back, or make the corpus again "
+                                 "with `annotated-transformer prepare`, in a new folder or with --overwrite")
+
     def pairs(self, split: str) -> Iterator[tuple[str, str]]:
-        "The sentence pairs of a split, read one by one. Raises InputError where a file was cut or lengthened."
+        "The sentence pairs of a split, read one by one. Raises InputError where a file is not as it was prepared."
         number = 0
         for (_, number), src, tgt in two_files(self.path(split, "src"), self.path(split, "tgt")):
             yield src, tgt
         if number != (expected := self.splits[split]["pairs"]):
             raise InputError(f"{self.path(split, 'src')} has {counted(number, 'line')} and corpus.json says "
                              f"{expected:,}: make the corpus again")
+        self.check(split)
 
     def sides(self, split: str) -> tuple[list[str], list[str]]:
         "The source sentences of a split, and its target sentences. Raises InputError as `pairs` does."
@@ -113,7 +128,7 @@ def read_gold(corpus: Corpus, split: str) -> Iterator[dict]:
 
 
 REASONS = {"empty": "empty on one side", "long": "over-long", "ratio": "out of proportion", "held_out": "held out",
-           "overlap": "with a sentence of dev or a test set"}
+           "pair": "equal to a pair of dev or a test set", "overlap": "with a sentence of dev or a test set"}
 OPTIONS = {"long": "--max-words", "ratio": "--max-ratio", "held_out": "--holdout", "overlap": "--drop-overlap"}
 
 
@@ -160,8 +175,17 @@ UNSPACED = re.compile(
 
 
 def word_count(text: str) -> int:
-    "The words of a normalised text: those between spaces; of letters written without spaces, two count as one."
-    return text.count(" ") + bool(text) + (0 if text.isascii() else len(UNSPACED.findall(text)) // 2)
+    """The words of a normalised text: those between spaces; of letters written without spaces, two count as one.
+
+    In a word that holds such letters, what is left without them counts as one more if it has a letter or a digit.
+    """
+    words = text.count(" ") + bool(text)
+    if text.isascii() or not UNSPACED.search(text):
+        return words
+    for word in text.split(" "):
+        if letters := len(UNSPACED.findall(word)):
+            words += (letters + 1) // 2 - 1 + any(map(str.isalnum, UNSPACED.sub("", word)))
+    return words
 
 # %% ../../nbs/corpus/corpora.ipynb #cd3f2d14
 @dataclass(frozen=True)
@@ -175,7 +199,7 @@ class Cleaning:
     strict: bool = False
     "an odd pair, in any split, is an error"
     drop_overlap: bool | None = False  # None: do not even look for them
-    "leave out training pairs that share a sentence with dev or test (counted in any case)"
+    "leave out training pairs that share a sentence with dev or test (equal pairs go, others are counted, in any case)"
     normaliser: str = "nfc"
     "a key of NORMALISERS: applied to all text but references"
 
@@ -250,14 +274,20 @@ def sentence_key(text: str) -> str:
 
 
 class KnownSentences:
-    "The sentences of the development and test sets, by side."
+    "The sentences of the development and test sets, by side, and their pairs."
 
     def __init__(self):
-        self.src, self.tgt = set(), set()
+        self.src, self.tgt, self.pairs = set(), set(), set()
 
     def add(self, src: str, tgt: str):
-        self.src |= {sentence_key(src)} - {""}
-        self.tgt |= {sentence_key(tgt)} - {""}
+        src, tgt = sentence_key(src), sentence_key(tgt)
+        self.src |= {src} - {""}
+        self.tgt |= {tgt} - {""}
+        self.pairs |= {(src, tgt)} - {("", "")}
+
+    def has(self, src: str, tgt: str) -> bool:
+        "Whether a pair is among them: both its sides, as a translation of each other."
+        return (sentence_key(src), sentence_key(tgt)) in self.pairs
 
     def share(self, src: str, tgt: str) -> bool:
         "Whether either side of a pair is among them."
@@ -271,12 +301,15 @@ def new_counts() -> dict:
 
 def kept_pairs(pairs: Iterable[Pair], cleaning: Cleaning, held: Set[int], known: KnownSentences,
                counts: dict) -> Iterator[tuple[str, str]]:
-    "The training pairs that stay: not odd, held out or (if the rules say so) known. `counts` says why others do not."
+    """The training pairs that stay: not odd, not held out, no pair of dev or a test set, nor (if the rules say so) with
+    a sentence of them. `counts` says why others do not."""
     drop = cleaning.drop_overlap
     for src, tgt, why in clean_pairs(pairs, cleaning):
         counts["read"] += 1
         if not why and held and sentence_digest(src) in held:
             why = "held_out"
+        if not why and drop is not None and known.has(src, tgt):
+            why = "pair"
         if not why and drop is not None and known.share(src, tgt):
             counts["odd"]["overlap"] += not drop
             why = "overlap" if drop else None
@@ -363,7 +396,7 @@ class Recipe:
             for split, some in paths.items():
                 digests[split] = []
                 for path in some:
-                    digests[split].append([path.name, file_digest(path)])
+                    digests[split].append([given_name(path), file_digest(path)])
                     bar.update(path.stat().st_size)
         return {"source": self.name, "langs": list(self.langs), **self.more, **asdict(self.cleaning), "files": digests,
                 "version": annotated_transformer.__version__}
@@ -400,7 +433,7 @@ def existing(folder, recipe: Recipe, overwrite: bool) -> Corpus | None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give a folder for the corpus")
     settle(folder)  # of a run that was killed
-    if not folder.exists() or not any(folder.iterdir()):
+    if not holds_something(folder):
         return None
     if not (folder / "corpus.json").exists():
         raise InputError(f"{folder} holds files and is not a corpus: give a new or empty folder")

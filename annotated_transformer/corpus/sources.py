@@ -25,18 +25,23 @@ from annotated_transformer.tools.text_files import (
 # %% ../../nbs/corpus/sources.ipynb #90fda07d
 def hub_pairs(name: str, config: str | None, split: str, src: str, tgt: str, streaming: bool = False,
               total: int | None = None) -> Iterator[Pair]:
-    "The pairs of a data set on the Hugging Face Hub. Raises InputError without the library or the network."
+    """The pairs of a data set on the Hugging Face Hub. Raises InputError without the library, and, as it is read,
+    without the network."""
     load_dataset = needs("datasets", "corpora").load_dataset
-    try:
-        with progress(total, " pairs", split) as bar:
-            rows = load_dataset(name, config, split=split, streaming=streaming)
-            for number, row in enumerate(rows, 1):
-                bar.update()
-                row = row.get("translation", row)
-                yield (f"{name} {split}", number), row[src] or "", row[tgt] or ""
-    except Exception as error:  # the library raises its own kinds, requests' and fsspec's
-        raise InputError(f"{name} could not be loaded from the Hugging Face Hub ({first_line(error)}): "
-                         "connect to the network, or give as source a folder with the files") from error
+
+    def read():
+        try:
+            with progress(total, " pairs", split) as bar:
+                rows = load_dataset(name, config, split=split, streaming=streaming)
+                for number, row in enumerate(rows, 1):
+                    bar.update()
+                    row = row.get("translation", row)
+                    yield (f"{name} {split}", number), row[src] or "", row[tgt] or ""
+        except Exception as error:  # the library raises its own kinds, requests' and fsspec's
+            raise InputError(f"{name} could not be loaded from the Hugging Face Hub ({first_line(error)}): "
+                             "connect to the network, or give as source a folder with the files") from error
+
+    return read()
 
 
 def first_line(error: BaseException) -> str:

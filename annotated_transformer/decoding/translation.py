@@ -41,7 +41,7 @@ from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer
 from ..training.regularization import Quality, measure, quality
 from ..training.runs import Run, find_run
-from .scores import Score, Tokenizer, score, word_perplexity
+from .scores import Score, Tokenizer, check_scoring, score, word_perplexity
 from ..tools.processes import training_device
 from ..corpus.vocabulary import WORD_START, Vocabulary
 
@@ -492,7 +492,8 @@ def evaluate(translator: Translator, src: Sequence[str], references: Sequence[st
     """
     if language is None and translator.run is not None:
         language = translator.run.config["data"].get("tgt")
-    translator.check_pairs(src, references)  # before the work
+    check_scoring(language, tokenize)  # before the work
+    translator.check_pairs(src, references)
     translations = translator.translate(src, config, progress=progress, **options)
     quality = translator.measure(src, references, progress=progress)
     scores = score(translations, references, language, samples, progress, tokenize)

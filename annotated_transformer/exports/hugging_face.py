@@ -212,7 +212,8 @@ def card(translator: Translator, name: str) -> str:
     codes = [data[side] for side in ("src", "tgt")] if {"src", "tgt"} <= data.keys() else []
     return CARD.format(
         name=name, normal="\n".join(filter(None, NORMAL[translator.vocabulary.normaliser])),
-        languages="".join(["language:\n" if codes else "", *(f"- {code}\n" for code in codes)]),
+        # quoted, as YAML reads a bare no (Norwegian) as false
+        languages="".join(["language:\n" if codes else "", *(f'- "{code}"\n' for code in codes)]),
         layers=f"{c.n_layers} + {c.n_layers}", d_model=c.d_model, heads=c.n_heads,
         parameters=sum(p.numel() for p in translator.model.parameters()), training=training_facts(record),
         scores=scores_table(record),

@@ -19,7 +19,7 @@ from .imported import (
     FAIRSEQ_NAMES, ImportedConfig, checked_model, order_of_rows, read_pickle, renamed, tables, imported_vocabulary)
 from .joeynmt import checkpoint_in, read_merges
 from ..tools.files import InputError
-from ..tools.text_files import read_text
+from ..tools.text_files import lines_of, read_text
 
 # %% ../../nbs/imports/fairseq.ipynb #64758ea0
 def read_fairseq_settings(state: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -55,8 +55,7 @@ def read_dictionary(path: Path) -> list[str]:
     "The tokens by id. Raises InputError where the file is missing."
     if not path.is_file():
         raise InputError(f"{path}: no such file: it belongs beside the checkpoint")
-    lines = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
-    tokens = [line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines]
+    tokens = [line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines_of(read_text(path))]
     return ["<s>", "<pad>", "</s>", "<unk>", *tokens]
 
 

@@ -17,7 +17,7 @@ from ..corpus.vocabulary import Vocabulary
 from .imported import (
     ImportedConfig, checked_model, order_of_rows, read_pickle, renamed, tables, imported_vocabulary)
 from ..tools.files import InputError, needs
-from ..tools.text_files import read_text
+from ..tools.text_files import lines_of, read_text
 
 # %% ../../nbs/imports/joeynmt.ipynb #62bb9781
 JOEYNMT_NAMES = [
@@ -63,7 +63,7 @@ def check_settings(path: Path, model: dict[str, Any], final_norms: bool) -> None
 # %% ../../nbs/imports/joeynmt.ipynb #a58e23a4
 def read_merges(path: Path) -> list[list[str]]:
     "The byte pairs in a file of `subword-nmt` or fastBPE, first learned first."
-    lines = read_text(path).splitlines()
+    lines = lines_of(read_text(path))
     return [line.split(" ")[:2] for line in lines if line.strip() and not line.startswith("#version")]
 
 
@@ -87,7 +87,7 @@ def read_side(path: Path, special: dict[str, str], source: Vocabulary | None = N
     "The vocabulary in a file with a token a line, and the order of rows. Raises InputError where something is missing."
     if not path.is_file():
         raise InputError(f"{path}: no such file: it belongs beside config.yaml")
-    names = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
+    names = lines_of(read_text(path))
     wanted = [special.get(f"{name.strip('</>')}_token", name) for name in ("<pad>", "<unk>", "<s>", "</s>")]
     if missing := [token for token in wanted if token not in names]:
         raise InputError(f"{path}: has no {missing[0]}")

@@ -7,6 +7,7 @@ __all__ = ['load_weights', 'weights_digest', 'check_checkpoint', 'remove_checkpo
            'read_checkpoint', 'Checkpoints']
 
 # %% ../../nbs/training/checkpoints.ipynb #bd8fdb88
+import errno
 import hashlib
 import pickle
 import shutil
@@ -169,8 +170,10 @@ class Checkpoints:
             return write_checkpoint(self.folder, step, weights, state)
         except (OSError, RuntimeError, SafetensorError) as error:
             free = shutil.disk_usage(run).free
+            full = getattr(error, "errno", None) in (None, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            remedy = "make room" if full else "mend this"
             raise InputError(f"{self.folder}/step_{step}: could not be written ({str(error).splitlines()[0]}; "
-                             f"{free >> 20:,} MiB are free): earlier checkpoints are intact; make room, then continue "
+                             f"{free >> 20:,} MiB are free): earlier checkpoints are intact; {remedy}, then continue "
                              f"with `annotated-transformer train {run}`") from error
 
     def prune(self, keep: int, every: int = 1, best: int | None = None) -> None:

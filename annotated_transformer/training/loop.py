@@ -322,6 +322,8 @@ def open_data(run: Run, folder: str | Path) -> tuple[ParallelCorpus, ParallelCor
         if ours != theirs:
             raise InputError(
                 f"{folder}: another {called} than that of the run {run.folder}: give its own data with --data")
+        if split in corpus.splits:
+            corpus.check(split)
     return ParallelCorpus(folder, "train"), ParallelCorpus(folder, "dev") if "dev" in corpus.splits else None
 
 # %% ../../nbs/training/loop.ipynb #cf6c2695

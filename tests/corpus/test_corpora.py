@@ -26,6 +26,7 @@ from annotated_transformer.tools.text_files import language_of, lines
 from here import fails
 
 PAIRS = [(f"the number {i} .", f"die Zahl {i} .") for i in range(20)]
+SETS = [(f"the set {i} .", f"die Menge {i} .") for i in range(20)]  # for development and tests: none is a training pair
 
 
 def put(path: Path, text, zipped: bool = False) -> Path:
@@ -101,7 +102,7 @@ def test_odd_pairs_are_left_out_of_train_and_kept_elsewhere(tmp_path):
     odd = [("", "leer"), ("leer", "  \t "), ("", ""), ("word " * 10_000, "Wort " * 10_000), ("x" * 6_000, "x"),
            ("ja", "nein " * 10)]
     corpus = file_corpus(tmp_path / "out", "en", "de", put_pairs(tmp_path, "a", PAIRS + odd),
-                         dev=put_pairs(tmp_path, "d", PAIRS + odd), test=put_pairs(tmp_path, "t", PAIRS[:1]))
+                         dev=put_pairs(tmp_path, "d", SETS + odd), test=put_pairs(tmp_path, "t", SETS[:1]))
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert list(corpus.pairs("train")) == PAIRS
     assert train["read"] == 26 and counted(train["dropped"]) == {"empty": 3, "long": 2, "ratio": 1}
@@ -183,6 +184,9 @@ def test_overlap_is_counted_and_dropped_on_request(tmp_path):
     told = file_corpus(tmp_path / "told", "en", "de", **files)
     assert told.splits["train"]["pairs"] == 5 and counted(told.splits["train"]["odd"]) == {"overlap": 2}
     assert "train: kept, though odd: 2 with a sentence of dev or a test set" in report(told)
+    train = put_pairs(tmp_path, "e", [*shared, (PAIRS[4][0].upper(), PAIRS[4][1] + " !")])
+    equal = file_corpus(tmp_path / "equal", "en", "de", train, files["dev"], files["test"])
+    assert [*equal.pairs("train")] == shared and "left out of 5 pairs: 1 equal to a pair of dev" in report(equal)
     dropped = file_corpus(tmp_path / "dropped", "en", "de", **files, cleaning=Cleaning(drop_overlap=True))
     assert list(dropped.pairs("train")) == [("apart", "getrennt"), *shared[2:]]
     assert counted(dropped.splits["train"]["dropped"]) == {"overlap": 2} and not counted(dropped.splits["train"]["odd"])
@@ -345,7 +349,18 @@ def test_compressed_text(tmp_path, form):
             list(lines(put(path, zipped[:size])))
 
 
+@pytest.mark.parametrize("line", ["Rar! said the lion.", "BZh", "BZh9 is a plate", "PK means goalkeeper", "7z"])
+def test_text_that_begins_like_an_archive(tmp_path, line):
+    "An archive's own mark is longer than the letters that it begins with."
+    assert list(lines(put(tmp_path / "text", f"{line}\nmore\n".encode()))) == [line, "more"]
+
+
 def test_archives_that_are_not_one_text(tmp_path):
+    with pytest.raises(InputError, match="compressed by RAR: decompress it first"):
+        list(lines(put(tmp_path / "x.rar", b"Rar!\x1a\x07\x01\0" + bytes(20))))
+    assert list(lines(put(tmp_path / "x.bz2", bz2.compress(b"a\n")))) == ["a"]
+    with pytest.raises(InputError, match="x.bz2 is empty"):
+        list(lines(put(tmp_path / "x.bz2", bz2.compress(b""))))
     with pytest.raises(InputError, match="compressed by zstd: decompress it first"):
         list(lines(put(tmp_path / "x.zst", b"\x28\xb5\x2f\xfd" + bytes(20))))
     archive = io.BytesIO()
@@ -421,7 +436,9 @@ def test_languages_without_spaces(tmp_path):
     corpus = file_corpus(tmp_path / "out", "en", "zh", put_pairs(tmp_path, "a", pairs, ("en", "zh")), holdout=3)
     assert corpus.splits["train"]["pairs"] == 24 and corpus.splits["train"]["tgt_words"] > 24 * 8
     assert word_count("") == 0 and word_count("two words") == 2 and word_count("我们在北京") == 3 and word_count(
-        "สวัสดีครับ") == 6
+        "สวัสดีครับ") == 5
+    for text, words in (("我们", 1), ("我们在北京学习中", 4), ("我们。", 1), ("Peter在北京", 3), ("我们 在 Peter", 3)):
+        assert word_count(text) == words
     assert word_count("나는 학교에 간다") == 3  # Korean has spaces
     with pytest.raises(InputError, match=r"27 out of proportion \[--max-ratio\]"):
         file_corpus(tmp_path / "no", "en", "zh",
@@ -621,13 +638,13 @@ def hub(tmp_path, monkeypatch):
 def test_multi30k_from_a_folder(tmp_path, zipped):
     for lang in ("de", "fr"):
         for i, stem in enumerate(["train", "val", "test_2016_flickr", "test_2017_mscoco"]):
-            put_pairs(tmp_path / "m", stem, PAIRS[i:], ("en", lang), zipped)
+            put_pairs(tmp_path / "m", stem, (SETS if i else PAIRS)[i:], ("en", lang), zipped)
     put(tmp_path / "m" / "test_2018_flickr.en", "a test set without its German\n")
     corpus = multi30k(tmp_path / "out", tmp_path / "m", tgt="fr")
     assert list(corpus.splits) == ["train", "dev", "test_2016_flickr", "test_2017_mscoco"]
     assert [facts["pairs"] for facts in corpus.splits.values()] == [20, 19, 18, 17]
     back = multi30k(tmp_path / "back", tmp_path / "m", src="de", tgt="en")
-    assert list(back.pairs("dev")) == [(tgt, src) for src, tgt in PAIRS[1:]]
+    assert list(back.pairs("dev")) == [(tgt, src) for src, tgt in SETS[1:]]
     (tmp_path / "m" / ("val.de" + ".gz" * zipped)).unlink()
     with pytest.raises(InputError, match=r"has no val\.en with val\.de"):
         multi30k(tmp_path / "out2", tmp_path / "m")
@@ -638,10 +655,10 @@ def test_multi30k_from_a_folder(tmp_path, zipped):
 def test_multi30k_from_the_hub(tmp_path, hub):
     for i, split in enumerate(["train", "val", "test"]):
         put(hub / "bentrevett" / "multi30k" / f"{split}.jsonl",
-            [json.dumps({"en": src, "de": tgt}) for src, tgt in PAIRS[i:]])
+            [json.dumps({"en": src, "de": tgt}) for src, tgt in (SETS if i else PAIRS)[i:]])
     corpus = multi30k(tmp_path / "out")
     assert [(split, list(corpus.pairs(split))) for split in corpus.splits] == [
-        ("train", PAIRS), ("dev", PAIRS[1:]), ("test_2016_flickr", PAIRS[2:])]
+        ("train", PAIRS), ("dev", SETS[1:]), ("test_2016_flickr", SETS[2:])]
     assert list(multi30k(tmp_path / "back", src="de", tgt="en").pairs("train")) == [(tgt, src) for src, tgt in PAIRS]
     with pytest.raises(InputError, match="en-fr: .* give as source"):
         multi30k(tmp_path / "fr", tgt="fr")
@@ -699,7 +716,7 @@ def sacrebleu_cache(tmp_path, monkeypatch):
 def test_wmt14_through_the_libraries(tmp_path, hub, sacrebleu_cache, tgt):
     from datasets import Dataset
     for test_set, n in (("wmt13", 3), ("wmt14/full", 5), ("wmt14", 4)):
-        sacrebleu_cache(test_set, PAIRS[:n], f"en-{tgt}")
+        sacrebleu_cache(test_set, SETS[:n], f"en-{tgt}")
     folder = put(hub / "wmt" / "wmt14" / "README.md", f"---\nconfigs:\n- config_name: {tgt}-en\n  data_files:\n"
                  "  - split: train\n    path: train-*.parquet\n---\n").parent
     rows = [{"translation": {tgt: b, "en": a}} for a, b in PAIRS] + [{"translation": {tgt: None, "en": "alone"}}]
@@ -716,14 +733,14 @@ def test_wmt14_from_a_folder(tmp_path):
     folder = tmp_path / "wmt"
     for tgt in ("de", "fr"):
         for i, year in enumerate((2012, 2013, 2014, 2015)):
-            put_pairs(folder, f"newstest{year}.en-{tgt}", PAIRS[i:], ("en", tgt))
+            put_pairs(folder, f"newstest{year}.en-{tgt}", (SETS if i else PAIRS)[i:], ("en", tgt))
     put_pairs(folder, "europarl-v7.de-en", [("europe", "Europa")], zipped=True)
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n")
     corpus = wmt14(tmp_path / "out", "de", folder)
     assert list(corpus.pairs("train")) == [("europe", "Europa"), *PAIRS]  # and newstest2012, but nothing later
-    assert list(corpus.pairs("dev")) == PAIRS[1:] and corpus.tests == [
+    assert list(corpus.pairs("dev")) == SETS[1:] and corpus.tests == [
         "newstest2014_full", "newstest2014_filtered_2737"]
-    assert list(corpus.pairs("newstest2014_filtered_2737")) == [PAIRS[2], PAIRS[3], PAIRS[6]]
+    assert list(corpus.pairs("newstest2014_filtered_2737")) == [SETS[2], SETS[3], SETS[6]]
     put(folder / "newstest2014.en-de.filtered_2737.indices", "1\n0\n4\n2\n")
     with pytest.raises(InputError, match="of other files or options"):
         wmt14(tmp_path / "out", "de", folder)
@@ -747,7 +764,7 @@ def test_wmt14_counts_what_cleaning_left_out(tmp_path, tgt):
     put_pairs(folder, f"commoncrawl.{tgt}-en", odd[3:] + PAIRS, langs, zipped=True)
     put_pairs(folder, f"news-commentary-v9.{tgt}-en", odd[:1], langs)
     for year in (2013, 2014):
-        put_pairs(folder, f"newstest{year}.en-{tgt}", PAIRS[:4] + odd[2:4], langs)
+        put_pairs(folder, f"newstest{year}.en-{tgt}", SETS[:4] + odd[2:4], langs)
     corpus = wmt14(tmp_path / "out", tgt, folder)
     train, dev = corpus.splits["train"], corpus.splits["dev"]
     assert (train["read"], train["pairs"]) == (46, 40)
@@ -787,7 +804,7 @@ def test_wmt14_takes_from_sacrebleu_what_the_folder_lacks(tmp_path, sacrebleu_ca
         wmt14(tmp_path / "out", "de", tmp_path / "wmt")
     assert not (tmp_path / "out").exists()
     for test_set, n in (("wmt13", 3), ("wmt14/full", 5), ("wmt14", 4)):
-        sacrebleu_cache(test_set, PAIRS[:n], "en-de")
+        sacrebleu_cache(test_set, SETS[:n], "en-de")
     corpus = wmt14(tmp_path / "out", "de", tmp_path / "wmt")
     assert [facts["pairs"] for facts in corpus.splits.values()] == [20, 3, 5, 4]
 

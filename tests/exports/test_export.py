@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import ctranslate2
 import pytest
 import torch
+import yaml
 
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus import grammar
@@ -20,7 +21,7 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPiec
 from annotated_transformer.decoding.search import NEVER, beam_search, greedy
 from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.exports.ctranslate2 import export_ctranslate2, symbols_of
-from annotated_transformer.exports.hugging_face import export_hugging_face
+from annotated_transformer.exports.hugging_face import card, export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
 from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
 from annotated_transformer.tools.files import InputError
@@ -260,13 +261,20 @@ def marian(tmp_path_factory):
 
 def test_the_card_is_made_of_the_record(marian):
     text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record.read()
-    assert "pipeline_tag: translation" in text and f"- {record['data']['src']}\n- {record['data']['tgt']}" in text
+    assert "pipeline_tag: translation" in text and yaml.safe_load(
+        text.split("---")[1])["language"] == [record["data"]["src"], record["data"]["tgt"]]
     assert record["command"] in text and f"{record['data']['splits']['train']['pairs']:,}" in text
     for name, value in record["metrics"].items():
         if name.startswith("sacrebleu/"):
             assert f"| {value:.2f} |" in text
     assert not {"model.bin", "pytorch_model.bin"} & {path.name
                                                      for path in marian[0].iterdir()}  # safetensors, no pickle
+
+
+def test_norwegian_is_no_boolean(monkeypatch):
+    translator = load("grammar")
+    monkeypatch.setitem(translator.run.config["data"], "tgt", "no")
+    assert yaml.safe_load(card(translator, "x").split("---")[1])["language"] == ["en", "no"]
 
 
 @pytest.mark.parametrize("changes", [{"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 8},

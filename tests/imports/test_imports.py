@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -15,7 +16,9 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.search import beam_search
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.exports.hugging_face import export_hugging_face
-from annotated_transformer.imports.imported import NOT_WRITTEN, in_turn, joined_pairs, order_of_rows
+from annotated_transformer.imports.imported import (
+    NOT_WRITTEN, imported_vocabulary, in_turn, joined_pairs, order_of_rows)
+from annotated_transformer.imports.joeynmt import read_merges
 from annotated_transformer.imports.marian import read_marian
 from annotated_transformer.inside.attention_figures import figure_4
 from annotated_transformer.model.embedding import sinusoids
@@ -104,6 +107,25 @@ def check_same(translator, theirs, tolerance=1e-4):
     found, wanted = (sum(beam_search(model, src, extra=5, n_best=4), []) for model in (translator.model, theirs))
     assert [h.ids for h in found] == [h.ids for h in wanted] and any(len(h.ids) > 2 for h in found)
     assert [h.score for h in found] == pytest.approx([h.score for h in wanted], abs=1e-3)
+
+
+def test_the_vocabulary_of_a_run_in_a_process_of_its_own(tmp_path):
+    export_hugging_face(load("grammar"), tmp_path / "marian")
+    cli.main(["import", str(tmp_path / "marian"), str(tmp_path / "run")])
+    alone = subprocess.run([sys.executable, "-c", "import sys, annotated_transformer as a; "
+                            "print(a.load_vocabulary(sys.argv[1]).encode('The cow is old .'))", str(tmp_path / "run")],
+                           capture_output=True, text=True)
+    assert alone.stdout == f"{load('grammar').vocabulary.encode('The cow is old .')}\n", alone.stderr
+
+
+def test_lines_are_read_alike(tmp_path):
+    "A blank line, however it ends, has no tokens; what some tools take for a line's end is white space."
+    words = imported_vocabulary(["<s>", "<pad>", "</s>", "<unk>", "a", "b"], order_of_rows(6, 1, 3, 2, 2))
+    for blank in ("", "\r", " \u2028", "\x85", "\u3000"):
+        assert words.encode(blank) == []
+    assert words.encode("a\u2028b\r") == words.encode("a b")
+    (tmp_path / "codes").write_text("#version: 0.2\r\na \u2028b\r\nb c</w>\r\n", encoding="utf-8", newline="")
+    assert read_merges(tmp_path / "codes") == [["a", "\u2028b"], ["b", "c</w>"]]
 
 
 def run_of(folder, tmp_path):
