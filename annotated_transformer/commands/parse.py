@@ -6,7 +6,6 @@
 __all__ = ['tree_lines', 'parse_split', 'parse_command']
 
 # %% ../../nbs/commands/parse.ipynb #71262351
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from .evaluate import check_record, recordable
 from .train import corpus_of
 from .translate import answer_lines, check_lines, opened
 from ..tools.files import InputError, counted
-from ..tools.options import say
+from ..tools.options import say, write_bytes
 from ..parsing.parser import ALPHA, BEAM, Parser, load_parser, parse_corpus
 from ..tools.records import write_record
 from ..decoding.search import SearchConfig
@@ -41,7 +40,7 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
     corpus = corpus_of(run, data)
     check_record(run, split in corpus.splits and recordable(run, corpus, split), record)
     found = parse_corpus(parser, corpus, split, beam_size, alpha, progress=True)
-    sys.stdout.buffer.write("".join(f"{parse.tree}\n" for parse in found.parses).encode())
+    write_bytes("".join(f"{parse.tree}\n" for parse in found.parses).encode())
     s = found.scores
     say(f"{corpus.set_name(split)}: {counted(len(found.parses), 'sentence')}\n  F1          {s.f1:.2f}   (precision "
         f"{s.precision:.2f}, recall {s.recall:.2f}; "

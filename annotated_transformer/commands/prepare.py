@@ -6,11 +6,10 @@
 __all__ = ['SIZES', 'CORPORA', 'VocabularyOptions', 'of_text', 'of_a_published_corpus', 'split_options', 'vocabulary_for',
            'learn_and_encode', 'report_unknown', 'prepare_corpus', 'say_how_to_train', 'prepare_command',
            'prepare_sources_command', 'prepare_grammar_command', 'prepare_multi30k_command', 'prepare_wmt14_command',
-           'prepare_trees_command', 'modern', 'subcommand']
+           'prepare_trees_command', 'subcommand']
 
 # %% ../../nbs/commands/prepare.ipynb #adbf4823
 import shlex
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Literal
 from ..corpus import corpora
 from ..corpus.batching import encode_corpus, encoded_so_far, unknown_tokens
 from ..corpus.corpora import Cleaning, Corpus
-from ..tools.files import InputError, check_standing
+from ..tools.files import InputError, check_standing, needs
 from ..tools.options import say
 from ..tools.text_files import in_shell
 from ..corpus.sources import mixed_corpus, multi30k, wmt14
@@ -61,6 +60,8 @@ class VocabularyOptions:
             for name, value in learned.items():
                 if value is not None:
                     raise InputError(f"--{name.replace('_', '-')}: has no effect with {taken}: leave one of them out")
+        if self.vocabulary == "word-pieces":
+            needs("tokenizers", "corpora")  # now, not after the text was made
         if self.vocabulary == "word-pieces" and self.byte_fallback:
             raise InputError("--byte-fallback: has no effect with --vocabulary word-pieces: leave one of them out")
 
@@ -315,32 +316,9 @@ def prepare_trees_command(
 CORPORA = ("grammar", "multi30k", "wmt14", "sources", "trees")
 
 
-def modern(words: Sequence[str]) -> list[str]:
-    "The arguments of `prepare` in today's spelling."
-    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("--corpus", "--sources", "--source"):
-        parser.add_argument(name)
-    old, rest = parser.parse_known_args(words)
-    if old.corpus is None and old.sources is None:
-        return list(words)
-    kind = "sources" if old.sources and old.corpus in (None, "files") else old.corpus
-    if kind == "files":
-        return rest
-    if kind not in (*CORPORA, *SIZES):
-        raise InputError(f"--corpus {kind[:100]}: there are {', '.join(CORPORA)}")
-    folder, others = (rest[:1], rest[1:]) if rest and not rest[0].startswith("-") else ([], rest)
-    if kind in CORPORA:
-        new = [kind, *folder, *filter(None, [old.sources]), *others, *(["--source", old.source] if old.source else [])]
-    else:
-        new = ["trees", *folder, kind, *filter(None, [old.source]), *others]
-    say(f"warning: --corpus is the spelling of version 0.1; now it is: annotated-transformer prepare {shlex.join(new)}")
-    return new
-
-
 def subcommand(words: Sequence[str]) -> tuple[str, list[str]]:
     "The name of the function that the arguments of `prepare` ask for, and its own arguments."
-    new = modern(words)
-    is_folder = new[1:2] and new[1].startswith("-") and any(word.split("=")[0] == "--train" for word in new)
-    if new and new[0] in CORPORA and not is_folder:
-        return f"prepare_{new[0]}", new[1:]
-    return "prepare", new
+    named = words[1:2] and words[1].startswith("-") and any(word.split("=")[0] == "--train" for word in words)
+    if words and words[0] in CORPORA and not named:
+        return f"prepare_{words[0]}", list(words[1:])
+    return "prepare", list(words)

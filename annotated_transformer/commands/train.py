@@ -23,7 +23,7 @@ from ..engine.kinds import architecture, kind_of, kinds, resolved
 from ..training.averaging import average_again, development_set
 from ..corpus.batching import ParallelCorpus
 from ..training.checkpoints import load_weights
-from .configuration import kind_in, read_configuration
+from .configuration import is_run_of_preset, kind_in, read_configuration
 from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError
 from ..training.optimizer import highest_rate
@@ -31,7 +31,7 @@ from ..tools.options import OptionParser, say
 from ..tools.text_files import in_shell
 from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
-from ..decoding.scores import bleu, tokenizer_of
+from ..decoding.scores import bleu, check_scoring, tokenizer_of
 from ..tools.processes import process_group, rank, summed
 from ..training.loop import (
     Translated, check_limits, check_not_abandoned, meta_model, open_data, start_run, training_config)
@@ -173,6 +173,8 @@ def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes
         raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
                          f"continue this one with `annotated-transformer train {folder}`")
     check_not_abandoned(run)  # before anything is written
+    if changes.get("dev_bleu"):
+        check_scoring(tokenize=tokenizer_of(corpus_of(run, data).tgt))
     open_data(run, corpus_of(run, data).folder)
     extend_run(run, changes)
     summed(0)  # the other processes wait for the first
@@ -223,6 +225,8 @@ def open_or_start(folder: Path, data: Path | None, preset: Preset | None, change
         known, weights = starting_point(source, data) if source else (None, None)
         model, training = configured(preset or known or "small", vocabulary_sizes(load_vocabulary(data)) | changes)
         check_changes(model, corpus, {name: changes[name] for name in typed})
+        if training.dev_bleu:
+            check_scoring(tokenize=tokenizer_of(corpus.tgt))  # before anything is written
         if source:
             check_fit(weights, model, source)
         start_run(folder, data, model, training, weights, **({"from": source} if source else {}))
@@ -241,6 +245,8 @@ def translator_of_dev(run: Run, data: Path | None) -> Callable[[nn.Module], Tran
     corpus, count = corpus_of(run, data), training_config(run).dev_bleu
     if "dev" not in corpus.splits or is_treebank(corpus.tgt):
         return None
+    if count:
+        check_scoring(tokenize=tokenizer_of(corpus.tgt))
     pairs = (pair for pair in corpus.pairs("dev") if max(len(line.split()) for line in pair) <= MOST_WORDS)
     some, vocabulary = list(islice(pairs, max(count, SHOWN))), run.vocabulary()
     src, references = [src for src, _ in some], [tgt for _, tgt in some]
@@ -297,8 +303,10 @@ def chosen_preset(config: str | None, kind: str | None) -> tuple[Preset | None, 
     preset, written = config, {}
     if Path(config).suffix == ".toml":
         preset, written = read_configuration(Path(config))
-    elif (Path(config) / "config.json").is_file():
+    elif is_run_of_preset(config):
         preset = settings_of(Path(config))
+    elif (Path(config) / "config.json").is_file():
+        say(f"warning: {config}: the preset is taken; for the run in the folder, give {Path(config).resolve()}")
     if kind is not None and kind != (kind_in(config) or "transformer"):
         raise InputError(f"--kind {kind}: --config {config} is of another kind: leave one of them out")
     return preset, written
@@ -376,6 +384,8 @@ def average_command(run: Path, /, *, last: int | None = None, best: bool = False
     if (last is None) != best:
         raise InputError("give either --last N or --best")
     trained = Run.open(run)
+    if not trained.checkpoints.found():
+        raise InputError(f"{run}: it has no checkpoints to choose from: only a run that was trained here keeps them")
     corpus = corpus_of(trained, data)
     dev = ParallelCorpus(corpus.folder, "dev") if "dev" in corpus.splits else None
     found = average_again(trained, development_set(trained, dev), last, best)

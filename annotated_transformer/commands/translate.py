@@ -23,8 +23,8 @@ from ..decoding.search import SearchConfig
 from ..engine.kernels import Precision
 from ..tools.files import InputError, needs
 from ..model.symbols import UNKNOWN
-from ..tools.options import say
-from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed
+from ..tools.options import say, write_bytes
+from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed, without_end
 from ..corpus.vocabulary import WORD_START, code_points, unknown_parts
 from ..training.runs import shipped_runs
 
@@ -55,7 +55,7 @@ def decoded(lines: Sequence[bytes], first: int, name: str) -> tuple[list[str], I
     texts = []
     for number, line in enumerate(lines, first):
         try:
-            texts.append(decode(line, name, number))
+            texts.append(without_end(decode(line, name, number)))
         except InputError as error:
             return texts, error
     return texts, None
@@ -116,12 +116,15 @@ def count_lines(stream) -> int | None:
 @contextlib.contextmanager
 def opened(file: Path | None):
     "A file of lines, or standard input, to read bytes from, and its name. Raises InputError where it cannot be read."
+    standard = file is None or str(file) == "-"
+    if standard and not hasattr(sys.stdin, "buffer"):
+        raise InputError("standard input: there is none here, as in a notebook: name a file with a sentence a line")
     try:
-        stream = sys.stdin.buffer if file is None or str(file) == "-" else open(file, "rb")
+        stream = sys.stdin.buffer if standard else open(file, "rb")
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}: give a text file, one sentence per line") from None
     name = str(file or "standard input")
-    with stream if stream is not sys.stdin.buffer else contextlib.nullcontext():
+    with contextlib.nullcontext() if standard else stream:
         try:
             yield (stream if stream.isatty() else decompressed(stream, name)), name
         except DAMAGED:
@@ -141,7 +144,7 @@ def answer_lines(stream, name: str, what: str,
             texts, broken = decoded(lines, number, name)
             try:
                 for line in answer(texts, number, bar):
-                    sys.stdout.buffer.write(line)
+                    write_bytes(line)
             finally:
                 sys.stdout.flush()
             if broken:

@@ -1,4 +1,5 @@
 """`evaluate` and `score`: of runs and of files; what they write, what they keep, and what is wrong there."""
+import errno
 import io
 import itertools
 import json
@@ -6,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import unicodedata
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus import corpora, grammar, sources
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
-from annotated_transformer.decoding import translation
+from annotated_transformer.decoding import scores, translation
 from annotated_transformer.decoding.scores import score
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.model.transformer import BASE
@@ -168,7 +170,58 @@ def test_a_language_without_rules(wmt, capsys):
     (wmt / "config.json").write_text(json.dumps(config))
     out, told = evaluated(capsys, wmt, *GREEDY)
     assert "sacreBLEU" in out and "BLEU, 2018" not in out and "Moses has no rules for tlh" in told
-    fails(["evaluate", wmt, "--language", "tlh"], capsys, "tlh", "de, ")
+    again, told = evaluated(capsys, wmt, *GREEDY, "--language", "da")
+    assert again == out and "Moses has no rules for da" in told
+    fails(["evaluate", wmt, "--language", "Danish"], capsys, "--language 'Danish': give a code such as en")
+
+
+@pytest.mark.parametrize("language", [None, "de", "da"])
+@pytest.mark.parametrize("library", ["sacrebleu.metrics", "sacremoses", "regex"])
+def test_what_scores_need_is_missed_before_the_search(library, language, made, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr("annotated_transformer.decoding.translation.Translator.search", None)
+    text = write(tmp_path / "a", ["The dog sleeps."])
+    for given in ([made / "run", "--src", text, "--references", text], ["--translations", text, "--references", text]):
+        fails(["evaluate", *given, *(["--language", language] if language else [])], capsys, library.split(".")[0],
+              "is not installed, and this needs it: pip install 'annotated-transformer[scores]'")
+
+
+@pytest.mark.parametrize("analyser, library", [("ja-mecab", "MeCab"), ("ko-mecab", "mecab_ko")])
+def test_an_analyser_that_is_not_installed(analyser, library, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(scores, "find_spec", lambda name: None)
+    text = write(tmp_path / "a", ["The dog sleeps."])
+    fails(["evaluate", "--translations", text, "--references", text, "--tokenize", analyser], capsys,
+          f"--tokenize {analyser}: {library} is not installed", f"pip install 'sacrebleu[{analyser[:2]}]'")
+
+
+def test_a_text_changed_by_hand_is_not_scored(made, copy, tmp_path, capsys):
+    data = shutil.copytree(made / "data", tmp_path / "data")
+    text = (data / "dev.de").read_text(encoding="utf-8")
+    (data / "dev.de").write_text(text.replace("e", "o", 1), encoding="utf-8")
+    fails(["evaluate", copy, "--data", data, *GREEDY], capsys, "dev.de: changed after it was prepared")
+    (data / "dev.de").write_text(text, encoding="utf-8")
+    assert "sacreBLEU" in evaluated(capsys, copy, "--data", data, *GREEDY)[0]
+
+
+def test_letters_in_parts_are_named(tmp_path, capsys):
+    "The same words, and no score: a warning says why."
+    lines = ["Fünf schöne Mädchen hören Flöten."] * 3
+    made = write(tmp_path / "a.de", lines)
+    parts = write(tmp_path / "b.de", [unicodedata.normalize("NFD", line) for line in lines])
+    for translations, references, named in ((made, parts, "3 lines of the references"),
+                                            (parts, made, "3 lines of the translations"), (made, made, ""),
+                                            (parts, parts, "")):
+        cli.main(["evaluate", "--translations", translations, "--references", references])
+        told = capsys.readouterr().err
+        assert (named in told and "letters in parts" in told) if named else "letters in parts" not in told
+
+
+def test_scores_are_shown_where_they_cannot_be_kept(copy, tmp_path, monkeypatch, capsys):
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(copy / "evaluations.jsonl"))
+    monkeypatch.setattr("annotated_transformer.training.runs.add_line", refused)
+    out, told = evaluated(capsys, copy, *GREEDY)
+    assert "sacreBLEU" in out and "evaluations.jsonl: Permission denied: the scores are not kept there" in told
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

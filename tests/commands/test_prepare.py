@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,17 +81,20 @@ def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, mo
         open_or_start(tmp_path / "run", tmp_path / "data", "tiny", {})
 
 
+def test_a_corpus_from_pipes_is_continued(text, tmp_path):
+    "The pipes' names are others each time."
+    files = " ".join(f"<(cat {path})" for path in text["train"])
+    command = (f"{sys.executable} -m annotated_transformer prepare data --train {files} --src en --tgt de --holdout 5 "
+               "--vocab-size 150")
+    for named in ("Learning", "Kept: the text in data"):
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0 and named in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(("typed", "name", "now"), [
-    ("d --corpus grammar --vocab-size 9", "prepare_grammar", "d --vocab-size 9"),
-    ("--overwrite d --corpus=multi30k --source s", "prepare_multi30k", "--overwrite d --source s"),
-    ("d --corpus ptb --source s --leaves tags", "prepare_trees", "d ptb s --leaves tags"),
-    ("d --corpus files --train a b", "prepare", "d --train a b"),
-    ("d --sources s.toml --strict", "prepare_sources", "d s.toml --strict"),
     ("grammar --train a b", "prepare", "grammar --train a b"), ("trees d ptb s", "prepare_trees", "d ptb s")])
-def test_the_spelling_of_version_0_1(capsys, typed, name, now):
+def test_a_kind_of_corpus_or_a_folder_of_its_name(typed, name, now):
     assert subcommand(typed.split()) == (name, now.split())
-    assert ("spelling of version 0.1" in capsys.readouterr().err) == ("--corpus" in typed and "files" not in typed
-                                                                      or "--sources" in typed)
 
 
 def test_a_vocabulary_taken_from_a_run(finished, tmp_path, capsys):
@@ -161,7 +165,8 @@ def test_a_treebank_is_prepared(tmp_path, treebanks):
      ["--vocab-size", "--vocabulary a.model"]),
     (["prepare", "grammar"], ["FOLDER", "prepare grammar --help"]),
     (["prepare", "grammar", "NEW", "--extra", "NOTHING"], ["--extra", "prepare grammar --help"]),
-    (["prepare", "NEW", "--corpus", "novels"], ["novels"]),
+    (["prepare", "multi30k", "NEW", "--source"], ["argument --source: expected one argument"]),
+    (["prepare", "NEW", "--train"], ["argument --train: expected at least one argument"]),
     *[(["prepare", "grammar", "NEW", "--vocab-size", size],
        [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
       for size in ("99999999999", "2147483647", "4", "-5")],

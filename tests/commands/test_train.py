@@ -419,6 +419,41 @@ def test_options_of_parts_that_the_model_lacks(options, said, data, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
+def test_scores_on_the_way_are_missed_at_the_start(data, finished, tmp_path, monkeypatch, capsys):
+    "Not at the first checkpoint: neither of a new run, nor of one that is asked for them later."
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    fails(["train", tmp_path / "new", "--data", data, "--config", "tiny", "--dev-bleu", 5], capsys,
+          "sacrebleu", "is not installed")
+    assert not (tmp_path / "new").exists()
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    before = (copy / "config.json").read_bytes()
+    fails(["train", copy, "--dev-bleu", 5, "--steps", 99], capsys, "sacrebleu", "is not installed")
+    assert (copy / "config.json").read_bytes() == before
+
+
+def test_the_average_of_a_run_without_checkpoints(imported, capsys):
+    for run in (imported, "ende"):
+        fails(["average", run, "--last", 1], capsys, f"{run}: ", "checkpoints" if run == imported else "")
+
+
+def test_a_text_changed_by_hand_is_not_trained_on(data, tmp_path, capsys):
+    changed = shutil.copytree(data, tmp_path / "data")
+    with open(changed / "train.en", "r+b") as file:
+        file.write(b"A")
+    begin = ["train", tmp_path / "run", "--data", changed, "--config", "tiny", "--steps", 1]
+    fails(begin, capsys, "train.en: changed after it was prepared", alone=False)
+
+
+def test_a_preset_and_a_folder_of_its_name(finished, tmp_path, monkeypatch, capsys):
+    "The preset is meant, and a warning names the folder; a path is a folder."
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, tmp_path / "tiny")
+    preset, _ = train_command.chosen_preset("tiny", None)
+    assert preset == "tiny" and "warning: tiny: the preset is taken" in capsys.readouterr().err
+    preset, _ = train_command.chosen_preset("./tiny", None)
+    assert preset[0].d_model == SHAPE.d_model and not capsys.readouterr().err
+
+
 def test_watching_needs_a_development_set(data, tmp_path, capsys):
     without = shutil.copytree(data, tmp_path / "data")
     facts = json.loads((without / "corpus.json").read_text())
