@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from itertools import product
 from random import Random
 
@@ -21,7 +22,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._modidx import d as project
 from ..corpus.synchronous_grammar import draw_derivation, read_grammar, realise
 from .explore import PAGE, assembled, element, filled, kernel, show_page, text
 from ..model.embedding import sinusoids
@@ -92,7 +92,7 @@ FRONT, STYLE = ("figure.js", "shared.js", "playground.js"), ("theme.css", "playg
 GRAMMAR = PAGE.parent / "grammar" / "playground.txt"
 SENTENCES = json.loads(text("sentences.json"))  # shown, never trained on
 NAMES = "Training, USUAL, answering, written"  # of the trainer's scripts, what the page uses
-BOOK = "{doc_host}{doc_baseurl}/".format(**project["settings"])
+BOOK = "{doc_host}{doc_baseurl}/".format(**import_module("annotated_transformer._modidx").d["settings"])
 
 
 def slim(source: str, comment: str = "//") -> str:
@@ -231,7 +231,7 @@ def greedy(model, sources: list[list[int]], longest: int = 24) -> list[list[int]
     rows = [row[1:] for row in out.tolist()]
     return [row[:row.index(END) + 1] if END in row else row for row in rows]
 
-
+# %% ../../nbs/inside/playground.ipynb #9d11c0a4
 def train(updates: int = 400, *, d_model: int = 32, n_layers: int = 2, n_heads: int = 4, rate: float = 1,
           seed: int = 1, label_smoothing: float = 0.1, warmup: bool = True, small_draw: bool = True,
           every: int = 50, **switches: bool) -> dict[str, Tensor]:

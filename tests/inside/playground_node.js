@@ -1,6 +1,6 @@
 // Trains the page's settings in Node: node playground_node.js FOLDER_OF_SCRIPTS < [{config, updates, pairs, folder}, ...]
 // With a folder, what was trained is written there as a run, and the live page's engine reads it, too.
-const fs = require("fs"), path = require("path");
+const crypto = require("crypto"), fs = require("fs"), path = require("path");
 const { load } = require(path.resolve(process.argv[2], "headless.js"));
 load(["vocabulary.js", "model.js", "kernel.js", "engine.js", "trainer.js", "text.js"], ["Engine"]);
 const language = new Language(GRAMMAR), base64 = values => Buffer.from(values.slice().buffer).toString("base64");
@@ -14,6 +14,7 @@ const answers = JSON.parse(fs.readFileSync(0, "utf8")).map(({ config, updates, p
   let engine = null;
   if (folder) {
     const { config, vocabulary, weights } = trainer.exported(language), live = new Engine();
+    config.data.vocabulary = crypto.createHash("sha256").update(Buffer.from(vocabulary.content)).digest("hex");
     fs.writeFileSync(path.join(folder, "config.json"), JSON.stringify(config));
     fs.writeFileSync(path.join(folder, vocabulary.name), Buffer.from(vocabulary.content));
     fs.writeFileSync(path.join(folder, "averaged.safetensors"), Buffer.from(weights));

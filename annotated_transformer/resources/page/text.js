@@ -11,7 +11,7 @@ const sums = numbers => { let sum = 0; return numbers.map(n => sum += n); };
 
 class Language {
   constructor(grammar) { // the text of the file
-    this.atoms = new Map(); // NP,p,m,nom -> { words: [[English, German], ...] }, or { ways: [{ rule, instances }] }, sums
+    this.atoms = new Map(); // NP,p,m,nom -> { words: [[English, German], ...], ways: [{ rule, instances, sums }], sums }
     this.known = {}; // category, or condition -> features of all its atoms
     for (const line of grammar.split("\n").filter(line => line && !line.startsWith("#"))) {
       const columns = line.split("|").map(column => column.trim()), items = columns[1].split(",").map(part => part.trim());
@@ -22,7 +22,8 @@ class Language {
         Object.assign(this.know(atom), { words, noun: atom[0] === "N" });
       }
     }
-    const nodes = [...this.atoms.values()], own = nodes.flatMap(({ ways }) => ways).flatMap(({ rule }) => rule.sides.flat()).filter(item => typeof item === "string");
+    const nodes = [...this.atoms.values()], rules = nodes.flatMap(({ ways }) => ways.map(({ rule }) => rule));
+    const own = rules.flatMap(({ sides }) => sides.flat()).filter(item => typeof item === "string");
     const all = new Set([...nodes.flatMap(({ words }) => words.flat(2)), ...own, "an"]);
     this.list = ["<pad>", "<unk>", "<s>", "</s>", ...[...all].sort()]; // id -> word; filled up to a multiple of 4
     while (this.list.length % 4) this.list.push("");

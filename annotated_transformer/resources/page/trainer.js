@@ -138,8 +138,8 @@ class Trainer {
     const out = this.tensor(q.rows, d), keys = this.transposed(k.at, k.rows, d), filled = l => l + 3 & ~3;
     const weights = spans.map(([, n, , l]) => this.room(n_heads * n * filled(l)));
     spans.forEach(([i, n, j, l], s) => {
-      this.kernel.attend(q.at + row(i), keys + 4 * j, k.rows, v.at + row(j), weights[s], out.at + row(i), n, l, d, n_heads,
-        root, causal);
+      this.kernel.attend(q.at + row(i), keys + 4 * j, k.rows, v.at + row(j), weights[s], out.at + row(i), n, l, d,
+        n_heads, root, causal);
       kept?.(h => Array.from({ length: n }, (_, i) => [...this.view(weights[s] + 4 * (h * n + i) * filled(l), l)]));
     });
     this.then(() => {
@@ -280,7 +280,8 @@ class Trainer {
   }
   maps(source, read) {
     this.begin(false);
-    const found = {}, heads = [...Array(this.config.n_heads).keys()], kept = name => map => { found[name] = heads.map(map); };
+    const found = {}, heads = [...Array(this.config.n_heads).keys()];
+    const kept = name => map => { found[name] = heads.map(map); };
     this.decode([source], [read], this.encode([source], kept), kept);
     return found;
   }
@@ -307,7 +308,8 @@ class Trainer {
     };
   }
 }
-const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder", "embedding_scale"];
+const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder",
+  "embedding_scale"];
 
 function safetensors(tensors) { // a header of JSON, its length before it in 8 bytes, then the numbers
   let at = 0;
