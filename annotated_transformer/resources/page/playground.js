@@ -161,7 +161,9 @@ function renderMaps({ maps }) {
     fate: () => undefined, room: Math.min(620, $("map").clientWidth), strength: (q, k) => one.rows[q]?.[k] ?? 0,
     weight: (q, k) => one.rows[q]?.[k] ?? null });
   const told = looks(one) < 0 ? "" : `: \u201cit\u201d looks at \u201ccup\u201d with ${looks(one).toFixed(2)}`;
-  for (const node of svg.querySelectorAll("[role]")) for (const name of ["role", "tabindex"]) node.removeAttribute(name);
+  for (const node of svg.querySelectorAll("[role]")) for (const name of ["role", "tabindex", "aria-label"]) {
+    node.removeAttribute(name);
+  }
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", one.title + told);
   $("map").replaceChildren(svg);
