@@ -240,7 +240,7 @@ class Comparison(NamedTuple):
     def interval(self) -> tuple[float, float]:
         return self.margin.interval(self.looks)
 
-
+# %% ../../nbs/experiments/judge.ipynb #ev0settl
 def still_learning(runs: Mapping) -> bool:
     "Whether the mean log perplexity of a system's runs falls by more than 3% over the last quarter of its updates."
     falls = []
