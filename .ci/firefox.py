@@ -1,4 +1,4 @@
-"""Does the playground train in Firefox, too? Run by hand: python .ci/firefox.py [FIREFOX] (by default firefox-esr, firefox).
+"""Does the playground train in Firefox, too? By hand: python .ci/firefox.py [FIREFOX] (default firefox-esr, firefox).
 
 It writes the page, opens it in a headless Firefox with a profile of its own, presses Train and prints what it reads,
 until half of the unseen sentences are right; then it looks inside. Firefox's remote protocol (WebDriver BiDi, over a

@@ -243,8 +243,8 @@ A trained one, while it translates: click the line from *it* to *dog*, and cut i
 <iframe class="live" id="look" data-src="_static/look_inside.html" title="Look inside a Transformer while it
 translates"></iframe>
 
-<div class="doors"><a href="{hour}.html"><b>Read</b> in an hour</a> <a href="results.html"><b>What reproduced</b>, in ten
-lines</a></div>"""
+<div class="doors"><a href="{hour}.html"><b>Read</b> in an hour</a>
+<a href="results.html"><b>What reproduced</b>, in ten lines</a></div>"""
 
 
 def front(nbs: Path, chapters: list[Chapter], extra: list[str], static: Path, paper: original.Paper | None) -> dict:

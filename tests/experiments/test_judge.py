@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shlex
-import tomllib
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -170,7 +169,8 @@ def test_of_whole_blocks_the_fit_is_the_means_and_what_they_leave(values):
     r, s = x.shape
     rest = x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()
     m = compare({f"r{i}": dict(enumerate(row)) for i, row in enumerate(values)}, "r0", "r1")
-    assert (m.freedom, m.seeds) == ((r - 1) * (s - 1), s) and m.effect == pytest.approx(x[1].mean() - x[0].mean(), abs=1e-6)
+    assert (m.freedom, m.seeds) == ((r - 1) * (s - 1), s)
+    assert m.effect == pytest.approx(x[1].mean() - x[0].mean(), abs=1e-6)
     assert m.error == pytest.approx(math.sqrt((rest**2).sum() / m.freedom * 2 / s), abs=1e-6)
 
 
@@ -379,7 +379,7 @@ def test_over_fitting_is_the_gap():
         assert verdict("dropout_against_over_fitting", known) == [expected]
 
 
-# --- the race: made-up records of to_8000 ------------------------------------------------------------------------------
+# --- the race: made-up records of to_8000 -----------------------------------------------------------------------------
 
 def the_race(lead: float, fall: dict[str, float]) -> dict[str, dict]:
     "Runs in which the Transformer leads by so many per cent of perplexity; how far each side fell in the last quarter."
@@ -415,7 +415,7 @@ def test_the_protocol_says_what_the_claims_do():
     assert races and all(claim["settles"] for claim in races)
 
 
-# --- tables ------------------------------------------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 def test_a_busy_clock_and_an_old_record_are_marked():
     rounds = [{"system": system, "n": 64, "all": [x, 1.01 * x]} for system,

@@ -97,7 +97,8 @@ def test_it_learns_and_what_it_learned_is_looked_into(opened, tmp_path):
     assert theirs == ours, "the package translates with these weights as the page does"
     page.js("$('open').click()")
     wait(page, f"{INSIDE}?.dataset.ready")
-    words = page.js(f"[...{INSIDE}.querySelectorAll('#before .word:not(.end)')].map(word => word.firstChild.textContent)")
+    words = page.js(f"[...{INSIDE}.querySelectorAll('#before .word:not(.end)')]"
+                    ".map(word => word.firstChild.textContent)")
     assert words == ours[playground.SENTENCES.index(["the man buys a hat because it is red .", HAT])]
     assert not page.errors
     assert {url.split(":")[0] for url in page.asked} <= {"file", "blob", "about"}
@@ -105,13 +106,15 @@ def test_it_learns_and_what_it_learned_is_looked_into(opened, tmp_path):
 
 def test_the_copied_python_is_the_same_run(opened, capsys):
     page = opened
-    page.js("Object.assign(state, {n_heads: 1, seed: 2, off: ['scale', 'post_norm', 'label_smoothing']}); goal = task = null")
+    page.js("Object.assign(state, {n_heads: 1, seed: 2, off: ['scale', 'post_norm', 'label_smoothing']}); "
+            "goal = task = null")
     page.js("begin(false).then(() => ask('train', {until: 6})).then(report => { window.end = report; }); 0")
     wait(page, "window.end")
     script = page.js("python()")
     assert "train(400, n_heads=1, seed=2, scale=False, pre_norm=True, label_smoothing=0)" in script
     exec(script.replace("400", "6"), {})
-    assert float(capsys.readouterr().out.split("loss ")[1].split(",")[0]) == pytest.approx(page.js("end.loss"), abs=2e-3)
+    loss = float(capsys.readouterr().out.split("loss ")[1].split(",")[0])
+    assert loss == pytest.approx(page.js("end.loss"), abs=2e-3)
 
 
 # --- switches, tasks, the address -----------------------------------------------------------------
@@ -171,7 +174,8 @@ def test_what_to_expect_is_read(opened):
     page.js("""GIVEN.expected = {updates: 400, seeds: 5, paper: {exact: [0.94, 0.98]},
         off: {positions: {exact: [0.25, 0.3], loss: [1.5, 1.6]}}}; build(); begun(); 0""")
     assert page.js("[...document.querySelectorAll('.expect')].map(p => p.textContent)") == [
-        "To expect here: 25 to 30% exactly right after 400 updates, loss 1.50 to 1.60 (5 seeds; the paper\u2019s model 94 to 98%)."]
+        "To expect here: 25 to 30% exactly right after 400 updates, loss 1.50 to 1.60 (5 seeds; the paper\u2019s model "
+        "94 to 98%)."]
 
 
 # --- what goes wrong, who looks away --------------------------------------------------------------
