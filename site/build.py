@@ -157,7 +157,9 @@ def fewer_folds(cells: list[dict]) -> list[dict]:
 def outside(source: str) -> str:
     "Links out of nbs/ as the site has them: its pages lie one folder higher."
     source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source).replace("](../site/pages/", "](")
-    return re.sub(r"\]\(\.\./((?:\.\./)*)(CONTRIBUTING|CHANGELOG)\.md", lambda m: f"]({m[1]}{m[2].lower()}.md", source)
+    plans = "annotated_transformer/experiments/plans/"
+    return re.sub(rf"\]\(\.\./((?:\.\./)*)(?:{plans})?(CONTRIBUTING|CHANGELOG|PROTOCOL)\.md",
+                  lambda m: f"]({m[1]}{m[2].lower()}.md", source)
 
 
 def named_links(source: str, here: Chapter, names: dict[str, tuple[Chapter, Definition]]) -> str:
@@ -220,8 +222,9 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
             source = original.beside(text(cell), paper)
             source = bibliography.linked(named_links(source, chapter, names), references,
                                          link("references.html", chapter.name))
-            source = re.sub(r"\]\(attachment:([\w.-]+)", lambda m: f"]({link(f'figures/{m[1]}', chapter.name)}", source)
-            cells.append(markdown(outside(source), id=cell["id"]))
+            source = re.sub(r"\]\(attachment:([\w.-]+)", lambda m: f"]({link(f'figures/{m[1]}', chapter.name)}",
+                            outside(source))
+            cells.append(markdown(source, id=cell["id"]))
         elif (shown := code(cell, chapter.name, static)) is not None:
             anchors = "\n".join(f'<span class="anchor" id="{name}"></span>' for name in defined.get(cell["id"], []))
             cells += [markdown(anchors, id=f"{cell['id']}-at")] if anchors else []
@@ -365,8 +368,9 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
         (source / f"{chapter.name}.ipynb").write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
     pages = {path.stem: path.read_text(encoding="utf-8").replace("](../../nbs/", "](")
              for path in sorted((SITE / "pages").glob("*.md"))}
-    for stem in ("CONTRIBUTING", "CHANGELOG"):
-        words = (ROOT / f"{stem}.md").read_text(encoding="utf-8")
+    for file in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",
+                 ROOT / "annotated_transformer/experiments/plans/PROTOCOL.md"):
+        stem, words = file.stem, file.read_text(encoding="utf-8")
         pages[stem.lower()] = words.replace("](nbs/", "](").replace("](site/pages/",
                                                                     "](").replace("\n\n", "\n\n{.lead}\n", 1)
     pages |= {"api": api(chapters), "overview": overview(chapters, before),
@@ -376,7 +380,7 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
         (source / f"{stem}.md").write_text(linked, encoding="utf-8")
     extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
              for stem in ("overview", "teaching", "notation", "glossary", "api", "public_names", "references",
-                          "contributing", "changelog")}
+                          "protocol", "contributing", "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
     book, appendix = ([c.name for c in chapters if c.appendix == kind] for kind in (False, True))
     (source / "ends.json").write_text(json.dumps({"last": book[-1], "first": appendix[0] if appendix else None}))
