@@ -127,15 +127,16 @@ def code(cell: dict, here: str, static: Path) -> dict | None:
 
 
 def imports_first(cells: list[dict]) -> list[dict]:
-    "Cells that only import become one folded cell, where the first of them stood."
-    taken = [cell for cell in cells if cell["cell_type"] == "code" and only_imports(cell["source"])]
-    if not taken:
+    "Cells that only import become one folded cell, where the first of them stood; what installs the package joins them."
+    imports = [cell for cell in cells if cell["cell_type"] == "code" and only_imports(cell["source"])]
+    if not imports:
         return cells
+    taken = [cell for cell in cells if cell.get("id") == "install"] + imports
     told = {"code_prompt_show": "Show imports", "code_prompt_hide": "Hide imports"}
-    whole = {**taken[0], "source": "\n".join(cell["source"] for cell in taken),
+    whole = {**imports[0], "source": "\n".join(cell["source"] for cell in taken),
              "metadata": {"tags": ["hide-input"], "mystnb": told}}
-    others = [cell for cell in cells if cell is taken[0] or not any(cell is t for t in taken)]
-    return [whole if cell is taken[0] else cell for cell in others]
+    others = [cell for cell in cells if cell is imports[0] or not any(cell is t for t in taken)]
+    return [whole if cell is imports[0] else cell for cell in others]
 
 
 def folded(cell: dict) -> bool:
