@@ -127,7 +127,7 @@ def code(cell: dict, here: str, static: Path) -> dict | None:
 
 
 def imports_first(cells: list[dict]) -> list[dict]:
-    "Cells that only import become one folded cell, where the first of them stood; what installs the package joins them."
+    "Cells that only import become one folded cell where the first stood; what installs the package joins them."
     imports = [cell for cell in cells if cell["cell_type"] == "code" and only_imports(cell["source"])]
     if not imports:
         return cells
