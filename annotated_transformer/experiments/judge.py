@@ -212,7 +212,7 @@ def paper_margin(worse: str, better: str, measure: str) -> float:
 
 
 def bound(measure: str) -> float:
-    "The largest difference that counts as none: what 32 heads in the place of 8 cost in the paper. NaN: it prints none."
+    "The largest difference that counts as none: what 32 heads for 8 cost in the paper. NaN: it prints none."
     return paper_margin("A4", "base", measure)
 
 
@@ -548,7 +548,8 @@ def judge_all(claims: Sequence[dict], records: Mapping[str, dict], changed: Mapp
                 by_name[name] = [JUDGES[claim["judge"]](claim, records)]
             except Unmeasured:
                 by_name[name] = [Found(UNTESTED)]
-        by_name[name] = [f._replace(marks=marks(claim, [records[of] for of in f.records], (changed or {}).get(name, "")))
+        late = (changed or {}).get(name, "")
+        by_name[name] = [f._replace(marks=marks(claim, [records[of] for of in f.records], late))
                          for f in by_name[name]]
     return by_name
 

@@ -105,7 +105,8 @@ def with_precisions(records: Mapping[str, dict], folder: Path) -> dict[str, dict
 def margins_over_base(records: Mapping[str, dict]) -> dict[str, dict]:
     """What each row of Table 3 gains over base, with its 95% interval.
 
-    By perplexity (per cent), BLEU, BLEU without its brevity penalty and the output's length (per cent of the references').
+    By perplexity (per cent), BLEU, BLEU without its brevity penalty and the output's length (per cent of the
+    references').
     """
     found: dict[str, dict] = {}
     for row in (row for row in ROWS if row != "base"):
@@ -133,9 +134,9 @@ def summarise(records: Mapping[str, dict], folder: Path | None = None) -> dict:
     changed = {rule: str(change["date"]) for change in changes for rule in change["rules"]}  # the last of each
     judged = judge_all(read_claims()["claim"], done, changed)
     tables = {name: as_data(table) for name, table in (all_tables(done) | {"abandoned": abandoned(records)}).items()}
-    found = {"groups": groups_of_runs(finished(records)), "rows": margins_over_base(done), "hours": hours(records.values()),
-             "verdicts": {name: [f._asdict() for f in of] for name, of in judged.items()}, "tables": tables,
-             "parts": ladders(done)}
+    found = {"groups": groups_of_runs(finished(records)), "rows": margins_over_base(done),
+             "hours": hours(records.values()), "parts": ladders(done), "tables": tables,
+             "verdicts": {name: [f._asdict() for f in of] for name, of in judged.items()}}
     return json.loads(json.dumps(rounded(found)))
 
 # %% ../../nbs/experiments/summary.ipynb #1b0c59ef
