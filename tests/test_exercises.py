@@ -29,7 +29,7 @@ def sources(nb: dict) -> list[tuple[str, str]]:
 
 def only_imports(source: str) -> bool:
     return all(isinstance(node, ast.Import | ast.ImportFrom)
-               for node in ast.parse(re.sub(r"^[%!].*", "pass", source, flags=re.M)).body)
+               for node in ast.parse(re.sub(r"^( *)[%!].*", r"\1pass", source, flags=re.M)).body)
 
 
 def triples(nb: dict) -> list[tuple[str, str, str]]:
