@@ -75,7 +75,8 @@ def test_checks_tell_right_from_blank(place, monkeypatch):
 
 
 def test_a_learners_copy_has_no_solutions(tmp_path):
-    (tmp_path / "nbs").symlink_to(ROOT / "nbs")
+    for name in ("nbs", "figures", "settings.ini"):
+        (tmp_path / name).symlink_to(ROOT / name)
     exercises.main(tmp_path)
     copies = {path.relative_to(tmp_path / "exercises").as_posix(): path
               for path in (tmp_path / "exercises").rglob("*.ipynb")}
