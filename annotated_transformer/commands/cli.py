@@ -48,6 +48,7 @@ USAGE = """usage: annotated-transformer COMMAND ...
   export     write a trained run for other tools: Hugging Face, CTranslate2, ONNX
   import     make a run of a model that Marian, JoeyNMT or fairseq trained
   explore    write a page that runs a trained model: cut a head, and its translation changes
+  play       write a page that trains a model in the browser: switch off each part of the paper
 
 Begin with:
   annotated-transformer demo

@@ -268,7 +268,7 @@ def fast(model: nn.Module) -> nn.Module:
 
     A subclass that changes no more than its modules says so by `has_fast_twin = True`.
     """
-    if has_hooks(model):
+    if isinstance(model, Transformer) and has_hooks(model):
         return plain(model)
     if type(model) is not Transformer and not getattr(model, "has_fast_twin", False):
         return model

@@ -116,7 +116,7 @@ def add_groups(parser: OptionParser, kind: Any, argv: Sequence[str]) -> None:
 
 def with_dashes(text: str, options: Collection[str]) -> str:
     "An error that begins with an option and its value, such as `vocab_size 3: ...`, with the option as it is typed."
-    found = re.match(r"(\w+)( [^ ]+(, line [^ ]+)?)?: ", text)
+    found = re.match(r"(\w+)( [^ ]*(, line [^ ]+)?)?: ", text)
     if not found or found[1] not in options:
         return text
     return "--" + found[1].replace("_", "-") + text[found.end(1):]

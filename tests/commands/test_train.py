@@ -409,7 +409,7 @@ def test_a_kind_may_stand_beside_a_preset_of_that_kind(tmp_path):
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--attention-dropout", "1.5"],
      ["attention_dropout", "1.5"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--seed", "-1"], ["seed -1"]),
-    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--lr-scale", "nan"], ["lr_scale nan"]),
+    (["train", "NEW", "--data", "DATA", "--config", "tiny", "--lr-scale", "nan"], ["--lr-scale nan"]),
     (["train", "RUN", "--minutes", "0"], ["minutes 0.0"]),
     (["train", "NEW", "--data", "DATA", "--config", "tiny", "--positions", "learned", "--max-length", "3"],
      ["--max-length 3", "tokens: give"]),
@@ -500,8 +500,8 @@ def test_not_a_run_directory(made, tmp_path, capsys):
 
 
 def test_an_imported_run_is_not_trained(imported, capsys):
-    for arguments in (["train", imported], ["average", imported, "--best"]):
-        fails(arguments, capsys, "corpus")
+    fails(["train", imported], capsys, "corpus")
+    fails(["average", imported, "--best"], capsys, imported, "no checkpoints to choose from")
 
 
 def test_checkpoint_cut_short(made, copy, capsys):

@@ -3,6 +3,7 @@ refused."""
 import itertools
 import json
 import mmap
+import os
 
 import numpy as np
 import pytest
@@ -161,8 +162,9 @@ def test_lengths_and_padded_rows(tmp_path, longest, dtype):
 @pytest.mark.parametrize("kind", [BytePairVocabulary, WordPieceVocabulary])
 def test_from_text_to_batches_and_back(tmp_path, kind):
     pairs = [(f"the number {i} and {i * i}", f"die Zahl {i} und {i * i} , ja") for i in range(300)]
+    others = [(f"and {src}", f"und {tgt}") for src, tgt in pairs[:9]]  # a pair of theirs would be left out of training
     files = []
-    for split, part in (("train", pairs), ("dev", pairs[:5]), ("test", pairs[5:9])):
+    for split, part in (("train", pairs), ("dev", others[:5]), ("test", others[5:])):
         for side, lang in ((0, "en"), (1, "de")):
             files.append(tmp_path / f"{split}.{lang}")
             files[-1].write_text("".join(pair[side] + "\n" for pair in part), encoding="utf-8")
@@ -241,6 +243,10 @@ def test_a_text_that_was_shortened_is_not_encoded(tmp_path, pooled):
     vocabulary = BytePairVocabulary.learn(["some other words"] * 3, 20)
     path = corpus.path("train", "tgt")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
+    with pytest.raises(InputError, match=r"train\.de: changed after it was prepared"):
+        encode_corpus(corpus, vocabulary)
+    assert len(pooled()) == 220  # what was encoded before is untouched
+    os.utime(path, (0, 0))  # one that seems older than the corpus is not summed
     with pytest.raises(InputError, match=r"train\.de has 217 lines and corpus\.json says 220: make the corpus again"):
         encode_corpus(corpus, vocabulary)
     assert encoded_so_far(corpus, vocabulary)["tokens"]["train"].keys() == {"src"}
