@@ -130,6 +130,7 @@ def intervening(model: Transformer, heads: Mapping[Head, float | Float[Tensor, "
 def mean_outputs(translator: Translator, src: Sequence[str]) -> dict[Head, Float[Tensor, " d_v"]]:
     "Each head's output, averaged over all positions of these sentences and their translations: for `intervening`."
     model, sums, counts = translator.model, {}, {}
+    pairs = list(own_outputs(translator, src))  # before the hooks: the search's own steps are not to be averaged
 
     def adding(place: tuple[str, int]) -> Callable:
         def hook(_, given):
@@ -140,7 +141,7 @@ def mean_outputs(translator: Translator, src: Sequence[str]) -> dict[Head, Float
     with ExitStack() as hooks:
         for place in places(model):
             hooks.callback(sublayer(model, *place).output.register_forward_pre_hook(adding(place)).remove)
-        for pair in own_outputs(translator, src):
+        for pair in pairs:
             model(*pair)
     return {(*place, h): mean for place in sums
             for h, mean in enumerate((sums[place] / counts[place]).float().view(model.config.n_heads, -1))}
