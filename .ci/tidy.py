@@ -80,8 +80,11 @@ def with_pictures(cell: dict, figures: Path) -> dict:
     "A cell of text with the pictures that it names as `attachment:NAME`, from `figures`."
     named = re.findall(r"\]\(attachment:([\w.-]+)\)", text(cell))
     kept = {key: value for key, value in cell.items() if key != "attachments"}
-    return kept | ({"attachments": {name: {KINDS[Path(name).suffix]: base64.b64encode(
-        (figures / name).read_bytes()).decode()} for name in named}} if named else {})
+    within = {}
+    for name in named:
+        kind, data = KINDS[Path(name).suffix], base64.b64encode((figures / name).read_bytes()).decode()
+        within[name] = {kind: [data] if kind == "image/svg+xml" else data}  # as JupyterLab saves a drawing: in lines
+    return kept | ({"attachments": within} if within else {})
 
 
 def title(nb: dict) -> str:

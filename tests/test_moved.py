@@ -18,7 +18,7 @@ def test_an_old_module_is_the_new_one_and_says_so(old, new, monkeypatch):
 
 
 @pytest.mark.parametrize("room, module, name", [
-    ("model", "transformer", "Transformer"), ("model", "transformer", "PAD"), ("training", "loop", "start_run"),
+    ("model", "transformer", "Transformer"), ("model", "transformer", "PAD"), ("training", "loop", "train"),
     ("decoding", "search", "beam_search"), ("parsing", "parser", "PARSER"), ("paper", "tables", "as_printed")])
 def test_a_room_with_the_name_of_an_old_module_has_its_names(room, module, name):
     with pytest.warns(DeprecationWarning,

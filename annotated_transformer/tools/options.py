@@ -203,7 +203,7 @@ def place_in_group() -> Place:
         return Place(*map(int, values))
     return Place()
 
-
+# %% ../../nbs/tools/options.ipynb #28072b20
 def say(text: str) -> None:
     "A line for the person at the keyboard, on standard error; of processes that work together, the first one speaks."
     if place_in_group().rank == 0:

@@ -122,7 +122,7 @@ class Translated(NamedTuple):
     bleu: float | None = None
     "of more of them, if it was asked for"
 
-
+# %% ../../nbs/training/loop.ipynb #ed501c38
 @dataclass
 class Trainer:
     """A run in training: `step`, `measure`, `save`, `log`, and `train` which calls them.

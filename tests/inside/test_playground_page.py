@@ -101,7 +101,7 @@ def test_it_learns_and_what_it_learned_is_looked_into(opened, tmp_path):
     wait(page, f"{INSIDE}?.dataset.ready")
     words = page.js(f"[...{INSIDE}.querySelectorAll('#before .word:not(.end)')]"
                     ".map(word => word.firstChild.textContent)")
-    assert words == rounded[playground.SENTENCES.index(["the man buys a hat because it is red .", HAT])], "what is looked into is rounded"
+    assert words == rounded[playground.SENTENCES.index(["the man buys a hat because it is red .", HAT])]
     assert not page.errors
     assert {url.split(":")[0] for url in page.asked} <= {"file", "blob", "about"}
 

@@ -718,11 +718,14 @@ def test_a_run_keeps_the_library_of_its_products(data, tmp_path, monkeypatch):
     "Another one sums in another order. Whatever a later trial says, a run that is resumed takes what it began with."
     if kernels.candidate(kernels.ONEDNN, torch.eye(64)) is None:
         pytest.skip("PyTorch has no oneDNN here")
+    used, whole = set(), training.update
+    monkeypatch.setattr(training, "update", lambda *of: (used.add(kernels.training_kernel()), whole(*of))[1])
     for began, later in ((kernels.ONEDNN, kernels.MKL), (kernels.MKL, kernels.ONEDNN)):
-        monkeypatch.setitem(kernels.TRAINING, "kernel", began)
-        run = start_run(tmp_path / began, data, SHAPE, replace(TRAINING, steps=2))
-        monkeypatch.setitem(kernels.TRAINING, "kernel", later)
-        assert train(Run.open(run.folder)) and kernels.TRAINING["kernel"] == run.config["kernel"] == began
+        with kernels.training_with(began):
+            run = start_run(tmp_path / began, data, SHAPE, replace(TRAINING, steps=2))
+        used.clear()
+        with kernels.training_with(later):
+            assert train(Run.open(run.folder)) and used == {run.config["kernel"]} == {began}
 
 
 def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
