@@ -389,7 +389,6 @@ def test_scores_of_given_targets(tmp_path, capsysbinary):
      ["--alpha", "abc"]),
     (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--beam-size", "two"],
      ["--beam-size", "two"]),
-    (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--language", "tlh"], ["tlh"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
     wrong(arguments, named, made, tmp_path, capsys)

@@ -457,6 +457,9 @@ def test_a_line_of_twenty_thousand_words_is_named_and_not_measured(data, tmp_pat
     for path in folder.glob("dev.*.ids"):
         path.unlink()
     (folder / "encoded.json").unlink()
+    facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    facts["splits"]["dev"]["sha256"] = {side: file_digest(folder / f"dev.{side}") for side in ("en", "de")}
+    write_json(folder / "corpus.json", facts)
     encode_corpus(Corpus.open(folder), load_vocabulary(folder))
     run = start_run(tmp_path / "run", folder, SHAPE, replace(TRAINING, steps=4))
     assert train(run)
