@@ -345,7 +345,8 @@ def test_88_columns_of_code_fit(site, address, page, every):
         page.open(f"{address}{name}.html")
         wide = page.js("""[...document.querySelectorAll('pre')]
             .filter(e => e.innerText && e.scrollWidth > e.clientWidth + 1)
-            .filter(e => e.innerText.split('\\n').every(line => line.length <= 88)).map(e => e.innerText.slice(0, 80))""")
+            .filter(e => e.innerText.split('\\n').every(line => line.length <= 88))
+            .map(e => e.innerText.slice(0, 80))""")
         assert not wide, f"{name}: {wide}"
 
 
