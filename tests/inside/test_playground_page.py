@@ -91,7 +91,7 @@ def test_it_learns_and_what_it_learned_is_looked_into(opened, tmp_path):
     for name in page.js("Object.keys(out)"):
         content = page.js(f"typeof out['{name}'] === 'string' ? out['{name}'] : [...new Uint8Array(out['{name}'])]")
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else bytes(content))
-    lines = [" ".join(english.split()) for english, _ in playground.SENTENCES]
+    lines = [english.replace(" .", ".").replace(" ,", ",") for english, _ in playground.SENTENCES]
     ours = [line.split() for line in page.js("last(run).german.map(words => words.join(' '))")]
     theirs, rounded = ([line.replace(",", " ,").replace(".", " .").split()
                         for line in load(tmp_path, precision).translate(lines, beam_size=1)]
