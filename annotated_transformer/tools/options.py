@@ -230,7 +230,7 @@ def fill_streams() -> None:
         elif mode == "w" and hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
 
-
+# %% ../../nbs/tools/options.ipynb #28072b21
 def fail(program: str, text: str) -> None:
     "End the program with one line and exit code 2; of several processes, only a machine's first one speaks."
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
