@@ -36,7 +36,7 @@ def only_imports(source: str) -> bool:
 def to_fold(cell: dict) -> bool:
     tagged = {"hide-input", "solution"} & set(cell["metadata"].get("tags", []))
     directed = re.search(r"^#\| ?(default_exp|hide)( |$)", text(cell), re.M)
-    return bool(tagged or directed) or cell["id"] == "install" or only_imports(text(cell))
+    return bool(tagged or directed) or is_install(cell) or only_imports(text(cell))
 
 
 def folded(cell: dict) -> dict:
@@ -61,12 +61,19 @@ def whole_streams(cell: dict) -> dict:
     return {**cell, "outputs": outputs}
 
 
+HOSTED = "# On a hosted notebook this installs the package; where it is installed, it does nothing.\n"
+
+
+def is_install(cell: dict) -> bool:
+    "The cell that installs the package, by its text: jupytext gives it another id."
+    return cell["cell_type"] == "code" and text(cell).startswith(HOSTED)
+
+
 def install_cell(root: Path) -> dict:
     "The first code of every chapter: by the address in settings.ini, since a bare name could be anybody's."
     config = ConfigParser(delimiters=["="], interpolation=None)
     config.read(root / "settings.ini", encoding="utf-8")
-    source = ("# On a hosted notebook this installs the package; where it is installed, it does nothing.\n"
-              "from importlib.util import find_spec\n\n"
+    source = (f"{HOSTED}from importlib.util import find_spec\n\n"
               'if not find_spec("annotated_transformer"):\n'
               f'    %pip install --quiet "annotated-transformer[all] @ git+{config["DEFAULT"]["git_url"]}"')
     return {"cell_type": "code", "execution_count": None, "id": "install", "metadata": {}, "outputs": [],
@@ -130,7 +137,7 @@ def tidied(path: Path, book: Book) -> dict:
     "The chapter at `path` with its folds, its pictures, its links, and the cell that installs the package."
     cells = []
     for cell in book.notebooks[path]["cells"]:
-        if is_links(cell) or cell["id"] == "install" or "%pip install" in text(cell):
+        if is_links(cell) or is_install(cell):
             continue
         if cell["id"] == "links":  # jupytext gives a new cell the id of the cell that stood in its place
             cell = {**cell, "id": hashlib.sha256(text(cell).encode()).hexdigest()[:8]}

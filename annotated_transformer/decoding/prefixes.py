@@ -51,7 +51,7 @@ def parse_prefix(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Prefix:
 
 
 def parse_prefixes(config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary,
-               most: float) -> list[Prefix]:
+                   most: float) -> list[Prefix]:
     "The prefix of each source. Raises InputError where it does not fit them, or has other ids."
     if not isinstance(config.prefix, (str, list, tuple)):
         raise InputError(f"prefix {config.prefix!r:.80}: give a text for all lines, or a text or ids for each")
@@ -101,7 +101,7 @@ class PrefixConstraint(Constraint):
         return self.known[rest]
 
     def mask_logits(self, logs: Float[Tensor, "sentence place vocab_size"],
-              state: State) -> Float[Tensor, "sentence place vocab_size"]:
+                    state: State) -> Float[Tensor, "sentence place vocab_size"]:
         for row, wait, rests in zip(logs, state.wait, state.rest):
             for place, rest in enumerate(rests):
                 if rest and not wait:
