@@ -34,7 +34,9 @@ BEGINNINGS = {
     "translate": ["RUN TEXT", "IMPORTED TEXT", "PARSER TEXT", "RUN RUN TEXT", "grammar BYTES"],
     "parse": ["PARSER TEXT", "RUN TEXT", "IMPORTED TEXT", "PARSER --split dev"],
     "export": ["RUN new --to huggingface", "IMPORTED new", "PARSER new"],
-    "import": ["MARIAN new", "RUN new", "FOLDER new", "EMPTY new"], "explore": ["RUN new.html", "IMPORTED", "PARSER"]}
+    "import": ["MARIAN new", "RUN new", "FOLDER new", "EMPTY new"], "explore": ["RUN new.html", "IMPORTED", "PARSER"],
+    "play": ["new.html", "FOLDER"]}
+assert BEGINNINGS.keys() == set(COMMANDS)
 
 
 def declared(command: str) -> tuple[list, list]:
