@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser import Page, browser  # noqa: E402
 
-WIDTH, HEIGHT, SHOWN = 1180, 800, 0.62
+WIDTH, HEIGHT, SHOWN = 1180, 830, 0.62
 EVERY, LAST = 12, 312  # updates
 
 
