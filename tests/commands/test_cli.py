@@ -49,6 +49,7 @@ def test_no_line_about_an_option_is_lost(command):
     assert " ".join(written.split()) == " ".join(f"{name}: {help}" for name, help in documented(command).items())
 
 
+@pytest.mark.slow
 def test_waiting_threads_sleep_soon():
     "The setting is there before torch loads, which reads it once; one that the user made stays."
     look = ("import os, sys; from annotated_transformer import cli; early = 'torch' in sys.modules; "

@@ -135,6 +135,7 @@ def test_a_folder_whose_name_begins_with_a_dash(text, tmp_path):
     assert wrong_with("train", advice[1:]) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("package")
 def test_it_needs_no_extra(run, text, tmp_path):
     plainly(run, ["prepare", tmp_path / "data", "--train", *text["train"], "--holdout", "20", "--vocab-size", "300"])

@@ -26,6 +26,7 @@ def sets():
     return splits()
 
 
+@pytest.mark.slow
 @TOGETHER
 def test_full_splits(sets):
     assert {split: len(some) for split, some in sets.items()} == {"train": 40_000, "dev": 1_000, "test": 1_000,
@@ -36,6 +37,7 @@ def test_full_splits(sets):
                                                       for e in sets[split])
 
 
+@pytest.mark.slow
 @TOGETHER
 def test_words_of_the_test_sets_are_known(sets):
     "What the test sets ask for was to be learned: every word form of theirs is in training, nearly all several times."

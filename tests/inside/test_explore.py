@@ -114,7 +114,7 @@ def check_twin(folder: Path, t: Translator, lines: list[str], kinds: list[str], 
 
 @needs_node
 @pytest.mark.parametrize("run, n, each", [
-    ("grammar", 20, 2), pytest.param("grammar", 50, len(KINDS), marks=pytest.mark.slow),
+    ("grammar", 6, 2), pytest.param("grammar", 50, len(KINDS), marks=pytest.mark.slow),
     pytest.param("ende", 50, 2, marks=pytest.mark.slow)])
 def test_the_page_translates_as_python_does(run, n, each):
     "Ids by greedy and beam search, attention and log-probabilities, under every kind of intervention."
@@ -141,8 +141,8 @@ LINES = sources(400)
 
 @needs_node
 @pytest.mark.parametrize("numbers, two", [
-    ({"pre_norm": True}, False), ({"positions": "learned", "max_length": 40}, True), ({"attention_bias": True}, True),
-    ({"d_ff": 22, "d_k": 5, "d_v": 7}, False)], ids=str)
+    ({"pre_norm": True, "attention_bias": True}, True), *(pytest.param(*each, marks=pytest.mark.slow) for each in (
+        ({"positions": "learned", "max_length": 40}, True), ({"d_ff": 22, "d_k": 5, "d_v": 7}, False)))], ids=str)
 def test_other_models_too(numbers, two, tmp_path):
     "With one vocabulary or `two`, by the SIMD kernel and in plain JavaScript."
     first = WordPieceVocabulary.learn(LINES, 301)
@@ -543,6 +543,7 @@ def test_for_everyone(page, html, width, dark):
 
 # --- in a notebook --------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_a_saved_notebook_keeps_the_picture_alone(tmp_path):
     import nbformat
     from nbclient import NotebookClient
