@@ -163,6 +163,23 @@ def outside(source: str) -> str:
                   lambda m: f"]({m[1]}{m[2].lower()}.md", source)
 
 
+TRY = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:inside/)?playground\.ipynb#([\w=&.]+)\)")
+
+
+def tried(source: str, here: str) -> str:
+    "What a chapter says to try opens in the playground, in a frame that loads when it is asked for."
+    def opened(match: re.Match) -> str:
+        title, state = html.escape(match[1], quote=True), html.escape(match[2], quote=True)
+        there = f"{link('_static/playground.html', here)}#{state}"
+        return (f'<details class="try"><summary>{title}</summary>'
+                f'<iframe class="live train" data-src="{there}" title="{title}"></iframe></details>')
+
+    def paragraph(match: re.Match) -> str:
+        return f'<div class="tries">{"".join(opened(m) for m in TRY.finditer(match[1]))}</div>'
+
+    return re.sub(r"^\*Try it:\* (.+)\.$", paragraph, source, flags=re.M)
+
+
 def named_links(source: str, here: Chapter, names: dict[str, tuple[Chapter, Definition]]) -> str:
     "Names of the package in the prose lead to the cells that define them, when they cannot be mistaken for a word."
     def linked(match: re.Match) -> str:
@@ -220,7 +237,7 @@ def page(chapter: Chapter, before: list[Chapter], names: dict, references: dict,
             cells += [markdown(f"{{.hour}}\n{hour[0]}", id="hour")] if hour else []
             continue
         if cell["cell_type"] != "code":
-            source = original.beside(text(cell), paper)
+            source = tried(original.beside(text(cell), paper), chapter.name)
             source = bibliography.linked(named_links(source, chapter, names), references,
                                          link("references.html", chapter.name))
             source = re.sub(r"\]\(attachment:([\w.-]+)", lambda m: f"]({link(f'figures/{m[1]}', chapter.name)}",

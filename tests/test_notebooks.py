@@ -166,6 +166,19 @@ def headings(path: Path) -> set[str]:
     return {title.strip().replace(" ", "-") for source in markdown for title in re.findall(r"^#+ (.+)$", source, re.M)}
 
 
+def unknown_state(anchor: str) -> Iterator[str]:
+    "The playground's address names a task, parts that are off, and numbers."
+    script = (ROOT / "annotated_transformer/resources/page/learning.js").read_text(encoding="utf-8")
+    parts = set(re.findall(r"^  (\w+): \[\"", script, re.M)) - {"heads"}
+    known = {"task": set(re.findall(r'\{ id: "(\w+)"', script)), "off": parts}
+    for key, value in (part.split("=") for part in anchor.split("&")):
+        if key in known and value not in known[key] or key not in {*known, *NUMBERS}:
+            yield f"the playground knows no {key}={value}"
+
+
+NUMBERS = ("d_model", "n_layers", "n_heads", "rate", "seed")
+
+
 def links(path: Path) -> Iterator[str]:
     markdown = "\n\n".join(sources(path, "markdown")) if path.suffix == ".ipynb" else path.read_text(encoding="utf-8")
     markdown = re.sub(r"^```.*?^```|`[^`\n]+`", "", markdown, flags=re.M | re.S)
@@ -177,6 +190,8 @@ def links(path: Path) -> Iterator[str]:
         file = path.parent / place if place else path
         if not file.exists():
             yield f"the link to {target} leads nowhere"
+        elif "=" in anchor:  # a state of the playground
+            yield from unknown_state(anchor)
         elif anchor and anchor not in headings(file):
             yield f"the link to {target} leads to a heading that {file.name} does not have"
 
@@ -518,6 +533,8 @@ FAULTS = {
                                                     "image/png": "iVBORw0KGgo="})),
     "a dead link": (links, replaced(TWO, "(../ground/one.ipynb", "(../ground/won.ipynb")),
     "a dead anchor": (links, replaced(TWO, "#One)", "#Won)")),
+    "a part that the playground does not have": (links, replaced(TWO, "#One)", "#off=words)")),
+    "a task that it does not have": (links, replaced(TWO, "#One)", "#task=off)")),
     "an import from a room above": (direction, replaced(ONE, "return 1",
                                                         "from annotated_transformer.above.two import one")),
     "the same, otherwise written": (direction, replaced(ONE, "return 1",

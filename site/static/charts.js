@@ -78,5 +78,8 @@ function reachable() {
 window.addEventListener("load", () => window.MathJax?.startup?.promise?.then(reachable));
 window.addEventListener("resize", reachable);
 
-// the live page of the first screen is fetched when the text stands
-window.addEventListener("load", () => document.querySelectorAll("iframe[data-src]").forEach(frame => frame.src = frame.dataset.src));
+// the live pages of the first screen are fetched when the text stands, those to try when they are opened
+const fetched = frame => { frame.src ||= frame.dataset.src; };
+window.addEventListener("load", () => document.querySelectorAll("iframe[data-src]:not(details *)").forEach(fetched));
+document.querySelectorAll("details.try").forEach(box =>
+  box.addEventListener("toggle", () => box.open && fetched(box.querySelector("iframe"))));

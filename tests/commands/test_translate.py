@@ -247,7 +247,8 @@ def test_interrupted_translation(made):
     assert process.returncode == 130 and not error and not out
 
 
-@pytest.mark.parametrize("closed, printed", [("2>&-", 1), *(pytest.param(which, 0, marks=pytest.mark.slow) for which in ("<&-", ">&-"))])
+@pytest.mark.parametrize("closed, printed", [
+    ("2>&-", 1), *(pytest.param(which, 0, marks=pytest.mark.slow) for which in ("<&-", ">&-"))])
 def test_a_standard_stream_that_is_closed(made, tmp_path, closed, printed):
     "As if the null device stood there: no traceback, and nothing meant for one stream in another."
     file = write(tmp_path / "text.en", ["The dog sleeps."])
