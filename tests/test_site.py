@@ -378,6 +378,20 @@ def test_pages_are_accessible(site, address, page, theme, width, every):
     assert not found, json.dumps(found, indent=1)[:3000]
 
 
+def test_what_to_try_loads_when_it_is_opened(site, address, page):
+    page.size(1280)
+    page.open(f"{address}model/attention.html")
+    look = ("[...document.querySelectorAll('details.try iframe')].filter(e => e.src)"
+            ".map(e => e.contentWindow.location.hash)")
+    assert page.js("document.querySelectorAll('details.try').length") > 1 and page.js(look) == []
+    page.js("document.querySelector('details.try > summary').click()")
+    for _ in range(200):
+        if page.js(f"{look}[0] > ''"):
+            break
+        time.sleep(0.05)
+    assert page.js(look) == ["#task=mask"]
+
+
 def test_the_search_finds(site, address, page):
     page.size(1400)
     # the list ends before the lines that it quotes: each comes from its page
