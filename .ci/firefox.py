@@ -66,7 +66,8 @@ def main() -> int:
             firefox.js("ask('stop') && 0")
             firefox.js("new Promise(done => setTimeout(done, 2000))")
             firefox.js("$('open').click() ?? 0")
-            inside = "document.querySelector('iframe.live')?.contentDocument?.getElementById('now')?.textContent || null"
+            frame = "document.querySelector('iframe.live')?.contentDocument"
+            inside = f"{frame}?.getElementById('now')?.textContent || null"
             for _ in range(100):
                 if firefox.js(inside):
                     break

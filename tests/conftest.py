@@ -12,8 +12,13 @@ from annotated_transformer.parsing import parser
 from annotated_transformer.parsing.treebanks import encode_trees, tree_corpus
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
+import here
 from here import PARSER_SHAPE, PARSER_TRAINING, SHAPE, TRAINING, TREES
 from installed import run, wheel  # noqa: F401
+
+
+def pytest_configure(config):
+    here.DAILY = "not slow" in config.option.markexpr
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,14 @@ PARSER_TRAINING = TrainingConfig(steps=8, warmup_steps=4, lr_scale=1.0, batch_to
                                  precision="float32")
 
 
+DAILY = True  # the slow tests are left out: conftest.py asks the command line
+
+
+def examples(n: int) -> int:
+    "How many examples Hypothesis tries: `n`, and a third of them in `make test`."
+    return n // 3 if DAILY else n
+
+
 def shared(name: str) -> Path:
     """Data that lie beside the repository.
 

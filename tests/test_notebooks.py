@@ -172,11 +172,9 @@ def unknown_state(anchor: str) -> Iterator[str]:
     parts = set(re.findall(r"^  (\w+): \[\"", script, re.M)) - {"heads"}
     known = {"task": set(re.findall(r'\{ id: "(\w+)"', script)), "off": parts}
     for key, value in (part.split("=") for part in anchor.split("&")):
-        if key in known and value not in known[key] or key not in {*known, *NUMBERS}:
+        number = key in ("d_model", "n_layers", "n_heads", "rate", "seed") and re.fullmatch(r"\d+(\.\d+)?", value)
+        if not number and value not in known.get(key, ()):
             yield f"the playground knows no {key}={value}"
-
-
-NUMBERS = ("d_model", "n_layers", "n_heads", "rate", "seed")
 
 
 def links(path: Path) -> Iterator[str]:
@@ -535,6 +533,7 @@ FAULTS = {
     "a dead anchor": (links, replaced(TWO, "#One)", "#Won)")),
     "a part that the playground does not have": (links, replaced(TWO, "#One)", "#off=words)")),
     "a task that it does not have": (links, replaced(TWO, "#One)", "#task=off)")),
+    "a number of heads that is none": (links, replaced(TWO, "#One)", "#n_heads=one)")),
     "an import from a room above": (direction, replaced(ONE, "return 1",
                                                         "from annotated_transformer.above.two import one")),
     "the same, otherwise written": (direction, replaced(ONE, "return 1",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from checking import without_checker
 
 from annotated_transformer.commands import cli
@@ -261,8 +262,9 @@ def test_names_that_begin_with_a_dash(made, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-x.en").write_text("The dog sleeps.\n")
     (tmp_path / "-x.de").write_text("Der Hund schläft.\n", encoding="utf-8")
+    threads = torch.get_num_threads()  # the command's setting is the process's
     for arguments in (["translate", *GREEDY, made / "run", "--", "-x.en"],
-                      ["--threads", "1", "translate", *GREEDY, "--", made / "run", "-x.en"],
+                      ["--threads", threads, "translate", *GREEDY, "--", made / "run", "-x.en"],
                       ["translate", made / "run", "-x.en", *GREEDY],
                       ["score", made / "run", "-x.en", "-x.de"]):
         code, out, _ = typed(capsys, *arguments)

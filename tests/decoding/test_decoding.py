@@ -32,12 +32,12 @@ from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import Run, ship
-from here import fails
+from here import examples, fails
 
 SMALL = replace(BASE, vocab_size=13, n_layers=2, d_model=16, d_ff=24, n_heads=2, d_k=8, d_v=8, max_length=64)
 SHAPES = [{}, {"pre_norm": True}, {"positions": "learned"}, {"parameter_heads": 2, "n_p": 6}, {"attention_bias": True},
           {"d_k": 3, "d_v": 5}]
-few = settings(max_examples=8, deadline=None)
+few = settings(max_examples=examples(25), deadline=None)
 
 
 def model_of(seed: int, ends: bool = True, **changes) -> Transformer:

@@ -23,7 +23,7 @@ from annotated_transformer.training.checkpoints import remove_checkpoint
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.runs import Run
-from here import PARSER_SHAPE, PARSER_TRAINING, TREES, fails, shared
+from here import PARSER_SHAPE, PARSER_TRAINING, TREES, examples, fails, shared
 
 pytestmark = pytest.mark.usefixtures("short_outputs")
 
@@ -237,7 +237,7 @@ SOURCES = torch.nn.utils.rnn.pad_sequence([torch.tensor([10, 11, 11] * n + [END]
 
 
 @by_kind
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(random=st.randoms(use_true_random=False), greedy_for_brackets=st.floats(0, 1))
 def test_whatever_a_constrained_search_chooses_is_a_tree(constraint, random, greedy_for_brackets):
     "Beams that pick any allowed symbol and reorder at will: each ends, in time, with a tree that needs no mending."
@@ -338,7 +338,7 @@ def test_every_gold_tree_of_a_treebank_can_be_written():
     constraints, checked = {kind: kind(vocabulary, 300) for kind in (TreeConstraint, WordedTreeConstraint)}, 0
     known = {piece[1:] for piece in vocabulary.pieces(range(len(vocabulary)))}
     for file in tree_files(shared("treebank_craft"))[:2]:
-        for _, tree in itertools.islice(treebank([file]), 15):
+        for _, tree in itertools.islice(treebank([file]), examples(40)):
             if {b.label for b in tree.brackets} | set(tree.tags) <= {name.strip("(") for name in known}:
                 for leaves in ("XX", "tags", "words"):
                     constraint, symbols = constraints[WordedTreeConstraint if leaves == "words"
@@ -348,7 +348,7 @@ def test_every_gold_tree_of_a_treebank_can_be_written():
                     assert len(tree.words) < 2 or not allows(constraint, vocabulary, source_line(tree.words[1:]),
                                                              symbols)
                 checked += 1
-    assert checked > 8
+    assert checked > examples(15)
 
 
 # --- parsers ----------------------------------------------------------------------------------------------------------

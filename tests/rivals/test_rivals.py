@@ -99,7 +99,7 @@ def test_trained_killed_and_continued(trained, data, tmp_path, kind):
     assert undisturbed.history.metrics()[-1]["loss"] < undisturbed.history.metrics()[0]["loss"]
 
 
-# the shortest daily: what differs between kinds is tested without a run
+# two kinds daily, the others in `make test-all`
 @pytest.mark.parametrize("kind", [*KINDS[:2], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:])])
 def test_translated_and_scored(trained, kind, capsys):
     run = trained(kind)
