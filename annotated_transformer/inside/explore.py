@@ -115,8 +115,8 @@ def element(name: str, content: dict | bytes) -> str:
 
 
 def filled(name: str, parts: dict[str, str]) -> str:
-    "A page with its marks replaced; what comes in their place may hold such marks."
-    return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text(name))
+    "A page, head.html before it, with its marks replaced; what comes in their place may hold such marks."
+    return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text("head.html", name))
 
 
 def assembled(data: str) -> str:

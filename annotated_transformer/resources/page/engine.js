@@ -41,8 +41,7 @@ class Engine {
     return {
       text: this.vocabulary.decode(output), output, src: src.map(id => this.name(id, this.source)),
         read: [START, ...output.slice(0, -1)].map(id => this.name(id)),
-      written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun,
-    };
+      written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun, };
   }
   name(id, vocabulary = this.vocabulary) { return id === UNKNOWN ? UNKNOWN_MARK : vocabulary.piece(id); }
 
@@ -86,9 +85,7 @@ class Engine {
     const sizes = control.map(({ change }) => Math.abs(change)).sort((a, b) => a - b);
     return {
       base, found: found.sort((a, b) => Math.abs(b.change) - Math.abs(a.change)).slice(0, 12), tried: list.length,
-        least,
-      random: { n: sizes.length, median: sizes[sizes.length >> 1] ?? 0, most: sizes.at(-1) ?? 0 },
-    };
+        least, random: { n: sizes.length, median: sizes[sizes.length >> 1] ?? 0, most: sizes.at(-1) ?? 0 }, };
   }
 
   // --- many sentences ----------------------------------------------------------------------------------------------
@@ -117,7 +114,7 @@ class Engine {
   // The same changes in each sentence, and beside them the same in a head drawn at random.
   async count({ sentences, text, output, changes }, report) {
     const job = this.job = {}, edges = this.described({ text, output, changes }),
-      heads = Object.entries(changes.heads || {}), random = numbers(7);
+      heads = Object.entries(changes.heads || {}), random = randoms(7);
     const tally = { n: 0, changed: 0, control: 0, read: 0, swaps: {}, examples: [],
       edges: edges.map(({ token, stack, rank, toRank, ...edge }) =>
       ({ ...edge, stack, rank, toRank, token: (stack === "encoder" ? this.source : this.vocabulary).piece(token) })) };
@@ -210,16 +207,8 @@ function ranked(weights, stack) { // keys by weight, heaviest first, the token t
   const keys = [...weights.keys()].filter(key => key !== (stack === "decoder" ? 0 : weights.length - 1));
   return keys.sort((a, b) => weights[b] - weights[a]);
 }
-function numbers(seed) { // from 0 to below 1, the same each time
-  return () => {
-    seed = (seed + 0x6d2b79f5) | 0;
-    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
 function drawn(n, from, seed) {
-  const random = numbers(seed), rest = [...from], out = [];
+  const random = randoms(seed), rest = [...from], out = [];
   while (out.length < n && rest.length) out.push(rest.splice(Math.floor(random() * rest.length), 1)[0]);
   return out;
 }

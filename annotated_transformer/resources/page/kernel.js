@@ -1,10 +1,17 @@
-// The functions of kernel.c, and the live page's products by them. `KERNEL` is kernel.wasm in base64.
+// What both models share: the functions of kernel.c, the live page's products by them, and random numbers. `KERNEL` is
+// kernel.wasm in base64.
 "use strict";
 const KERNEL_PAGE = 65536; // bytes at the beginning of a memory that are the kernel's own
 
 function kernel(memory) {
   const binary = Uint8Array.from(atob(KERNEL), letter => letter.charCodeAt(0));
   return new WebAssembly.Instance(new WebAssembly.Module(binary), { env: { memory, log: Math.log } }).exports;
+}
+
+// Numbers from 0 to below 1, the same for the same seed.
+function randoms(seed) {
+  let s = (seed * 2654435761 + 12345) | 0;
+  return () => { s ^= s << 13; s ^= s >>> 17; s ^= s << 5; return (s >>> 0) / 4294967296; };
 }
 
 // Moves the matrices into WebAssembly's memory and gives a `product` that finds them there; null where the browser

@@ -13,12 +13,9 @@ function mapped(from, f, to = new Float32Array(from.length)) { // a plain loop: 
   return to;
 }
 const READERS = {
-  I8: bytes => new Int8Array(bytes),
-  F16: bytes => mapped(new Uint16Array(bytes), bits => HALVES[bits]),
+  I8: bytes => new Int8Array(bytes), F16: bytes => mapped(new Uint16Array(bytes), bits => HALVES[bits]),
   BF16: bytes => new Float32Array(mapped(new Uint16Array(bytes), bits => bits << 16,
-    new Uint32Array(bytes.byteLength / 2)).buffer),
-  F32: bytes => new Float32Array(bytes),
-};
+    new Uint32Array(bytes.byteLength / 2)).buffer), F32: bytes => new Float32Array(bytes), };
 
 // A matrix rounded to half precision as `round_weights` in engine/kernels rounds it: shown is what is scored.
 function rounded(data) {
@@ -61,29 +58,13 @@ function refusal(parts) {
 }
 
 // --- arithmetic ----------------------------------------------------------------------------------------------------
-// [rows, n] times the transpose of [m, n]; four rows of W at a time
+// [rows, n] times the transpose of [m, n], where there is no WebAssembly
 function product({ shape: [m, n], data: W }, x, rows) {
-  const y = new Float32Array(rows * m);
-  let i = 0;
-  for (; i + 3 < m; i += 4) {
-    for (let r = 0; r < rows; r++) {
-      let a = 0, b = 0, c = 0, d = 0, p = i * n, q = p + n, s = q + n, t = s + n;
-      for (let k = r * n, end = k + n; k < end; k++) {
-        const v = x[k];
-        a += v * W[p++]; b += v * W[q++]; c += v * W[s++]; d += v * W[t++];
-      }
-      const at = r * m + i;
-      y[at] = a; y[at + 1] = b; y[at + 2] = c; y[at + 3] = d;
-    }
-  }
-  for (; i < m; i++) {
-    for (let r = 0; r < rows; r++) {
-      let sum = 0;
-      for (let k = 0; k < n; k++) sum += x[r * n + k] * W[i * n + k];
-      y[r * m + i] = sum;
-    }
-  }
-  return y;
+  return Float32Array.from({ length: rows * m }, (_, at) => {
+    let sum = 0;
+    for (let k = 0, i = Math.floor(at / m) * n, j = at % m * n; k < n; k++) sum += x[i + k] * W[j + k];
+    return sum;
+  });
 }
 
 function softmax(scores) { // in place; a query that may look nowhere gets zeros

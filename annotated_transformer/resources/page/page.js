@@ -90,8 +90,7 @@ async function update() {
 }
 function say(text) { $("said").textContent = text; }
 function telling() { // the encoder's head with the weight farthest above its average at that offset
-  const most = name => Math.max(...shown.now.maps[name].slice(0, -1)
-    .flatMap((row, q) => Array.from(row).slice(0, -1)
+  const most = name => Math.max(...shown.now.maps[name].slice(0, -1).flatMap((row, q) => Array.from(row).slice(0, -1)
     .map((w, k) => w - (offsets?.[name][offsetPlace(q, k, row.length, "encoder")] ?? 0))));
   return Object.keys(shown.now.maps).filter(name => name.startsWith("encoder"))
     .reduce((a, b) => most(b) > most(a) ? b : a);
@@ -169,8 +168,7 @@ function buildGrids() {
       make("small", {}, { encoder: "source looks at source", decoder: "written looks at written",
       cross: "written looks at source" }[stack])),
     make("div", { role: "grid", "aria-label": `${NAMES[stack]}: heads`, onkeydown: gridKeys },
-      ...Array.from({ length: n_layers }, (_, layer) =>
-      make("div", { class: "layer", role: "row" },
+      ...Array.from({ length: n_layers }, (_, layer) => make("div", { class: "layer", role: "row" },
         make("span", { role: "rowheader", "aria-label": `layer ${layer + 1}` }, String(layer + 1)),
         ...Array.from({ length: n_heads }, (_, head) => {
         const name = `${stack}.${layer}.${head}`;
@@ -384,12 +382,9 @@ function edgeText({ stack, query, key, to }) {
   return `${word(queries, query)} \u2192 ${word(keys, key)} ${to === null ? "cut" : `redirected to ${word(keys, to)}`}`;
 }
 function renderChanges() {
-  const item = (text, name, undo) =>
-    make("li", {}, make("span", {}, text),
+  const item = (text, name, undo) => make("li", {}, make("span", {}, text),
     make("button", { type: "button", "aria-label": `Take back: ${text}`, onclick: () => change(undo) }, "\u2715"));
-  const items = [
-    ...Object.entries(state.heads)
-      .map(([name, how]) => { const { stack, layer, head } = parsed(name);
+  const items = [...Object.entries(state.heads).map(([name, how]) => { const { stack, layer, head } = parsed(name);
       return item(`${titled(stack, layer, head)}: ${how}`, name, () => { delete state.heads[name]; }); }),
     ...state.edges.map((edge, i) => item(`${titled(edge.stack, edge.layer, edge.head)}: ${edgeText(edge)}`, i,
       () => { state.edges.splice(i, 1); }))];
@@ -447,8 +442,7 @@ async function rank(what) {
   const { n, median, most: atMost } = found.random;
   const control = what === "heads" ? `A random head: median ${withRule(median)} of ${n} heads.`
     : n ? "A random edge of another head, at least half as heavy as this head\u2019s heaviest: "
-      + `median ${withRule(median)}, at most ${withRule(atMost)} (${n} edges).`
-    : "No other head has an edge as heavy.";
+      + `median ${withRule(median)}, at most ${withRule(atMost)} (${n} edges).` : "No other head has an edge as heavy.";
   $("ranking").replaceChildren(make("ol", {}, ...rows), make("p", { class: "control" }, control));
 }
 function interval(k, n) { // Wilson's, 95%
@@ -473,8 +467,7 @@ async function count() {
     make("dl", {}, ...pair("sentences where it applies", `${t.n} of ${t.read}`),
     ...pair("translation changes", `${t.changed} of ${t.n}${interval(t.changed, t.n)}`),
       ...pair("same change, random head", `${t.control} of ${t.n}${interval(t.control, t.n)}`),
-      ...swapped.flatMap(([swap, n]) => pair(swap, String(n)))),
-  make("ul", {}, ...t.examples.slice(0, 3)
+      ...swapped.flatMap(([swap, n]) => pair(swap, String(n)))), make("ul", {}, ...t.examples.slice(0, 3)
     .map(({ sentence, before, now }) => make("li", {}, make("b", {}, sentence), ` ${before} \u2192 ${now}`))));
 }
 
@@ -528,8 +521,7 @@ function table() {
 function whole() {
   const told = ({ text, output, src, written, next, maps }) =>
     ({ translation: text, ids: output, source_tokens: src, tokens: written,
-    log_probabilities: next.map(({ log }) => log),
-    attention: Object.fromEntries(Object.entries(maps)
+    log_probabilities: next.map(({ log }) => log), attention: Object.fromEntries(Object.entries(maps)
     .map(([name, rows]) => [name, rows.map(row => Array.from(row))])) });
   return JSON.stringify({ run: RUN.name, sentence: state.text, beam_size: state.beams, held: state.hold,
     interventions: changes(), counted_from: 0, as_trained: told(shown.before), now: told(shown.now) }, null, 1);
@@ -545,8 +537,7 @@ const fileName = ending => `${RUN.name}-${state.chosen.replace(/\.(\d+)/g, (_, n
 const TAKE = {
   svg: () => save(standalone($("figure").firstChild), "image/svg+xml", fileName("svg")), png: picture,
   csv: () => save(table(), "text/csv", fileName("csv")), json: () => save(whole(), "application/json",
-    `${RUN.name}.json`),
-};
+    `${RUN.name}.json`), };
 function python() {
   const text = JSON.stringify, mean = Object.values(state.heads).includes("mean"),
     lines = ["from annotated_transformer.decoding.translation import load",

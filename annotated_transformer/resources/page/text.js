@@ -109,8 +109,7 @@ class Language {
         { type: "Metaspace", replacement: WORD_START, prepend_scheme: "always", split: true },
         { type: "Punctuation", behavior: "Isolated" }] },
       model: { type: "WordPiece", unk_token: "<unk>", continuing_subword_prefix: "##", max_input_chars_per_word: 200,
-        vocab: Object.fromEntries(this.list.map((word, i) => [token(word, i), i])) },
-    })).buffer;
+        vocab: Object.fromEntries(this.list.map((word, i) => [token(word, i), i])) }, })).buffer;
   }
   words(ids) { return ids.map(id => this.list[id]); }
 }

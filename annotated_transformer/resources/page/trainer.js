@@ -18,19 +18,12 @@
 "use strict";
 const MOST_MEMORY = 8192, LONGEST = 128; // pages of 64 kB; tokens of a sentence
 
-// Numbers from 0 to below 1, the same for the same seed.
-function randoms(seed) {
-  let s = (seed * 2654435761 + 12345) | 0;
-  return () => { s ^= s << 13; s ^= s >>> 17; s ^= s << 5; return (s >>> 0) / 4294967296; };
-}
-
 const USUAL = {
   vocab_size: 244, d_model: 32, d_ff: 128, n_heads: 4, n_layers: 2, pre_norm: false,
   warmup_steps: 200, rate: 1, label_smoothing: 0.1, seed: 1,
   // the parts that can be switched off
   positions: true, scale: true, feed_forward: true, residual: true, norm: true, warmup: true, causal_mask: true,
-  cross_attention: true, encoder: true, embedding_scale: true, small_draw: true,
-};
+  cross_attention: true, encoder: true, embedding_scale: true, small_draw: true, };
 
 // Why a configuration cannot be trained, in one sentence; null where it can.
 function refused(c) {
@@ -301,11 +294,8 @@ class Trainer {
         kind: "transformer",
         model: { vocab_size, n_layers, d_model, d_ff, n_heads, d_k, d_v: d_k, dropout: 0, pre_norm, positions: "sinusoidal" },
         training: { steps: this.step, warmup_steps, rate, label_smoothing, seed },
-        data: { name: "playground", src: "en", tgt: "de" },
-      },
-      vocabulary: { name: "vocabulary.json", content: language.file() },
-      weights: safetensors(tensors),
-    };
+        data: { name: "playground", src: "en", tgt: "de" }, },
+      vocabulary: { name: "vocabulary.json", content: language.file() }, weights: safetensors(tensors), };
   }
 }
 const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder",
