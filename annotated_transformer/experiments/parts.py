@@ -86,8 +86,9 @@ NAMES = {  # what a row leaves out
     "encoder": "the encoder's layers", "sqrt-d-model": "√d_model on embeddings",
     "feed-forward": "the feed-forward network", "warm-up": "warm-up",
     "high-rate": "nothing (1.5 times the rate)", "warm-up-high-rate": "warm-up (1.5 times the rate)",
-    "normalisation": "normalisation", "normalisation-draw": "normalisation and the smaller draw",
-    "post-norm": "post-norm (pre-norm instead)", "smoothing": "label smoothing", "smaller-draw": "the smaller draw",
+    "normalisation": "normalisation", "normalisation-draw": "normalisation and smaller first weights",
+    "post-norm": "norm after the sum (pre-norm instead)", "smoothing": "label smoothing",
+    "smaller-draw": "smaller first weights",
     "tying": "one shared matrix (three instead)"}
 
 

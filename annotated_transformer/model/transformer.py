@@ -138,7 +138,8 @@ class Transformer(nn.Module):
         self.positions = positions_of(c)
         self.dropout = nn.Dropout(c.dropout)
         self.encoder, self.decoder = stacks(c)
-        self.encoder_norm, self.decoder_norm = final_norm(c), final_norm(c)
+        self.encoder_norm = final_norm(c)  # none, but with pre_norm
+        self.decoder_norm = final_norm(c)
         initialise(self, c.n_layers)
 
     def embed(self, ids: Int[Tensor, "batch length"],
