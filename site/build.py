@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import files
 from pathlib import Path
 
@@ -334,6 +335,19 @@ def overview(chapters: list[Chapter], before: dict[str, list[Chapter]]) -> str:
     return "\n".join(out)
 
 
+def rooms(nbs: Path) -> str:
+    "Which room imports from which, as a table."
+    order = tomllib.loads((nbs / "contents.toml").read_text(encoding="utf-8"))["rooms"]
+    package = ROOT / "annotated_transformer"
+    used = {room: {name for path in (package / room).glob("*.py")
+                   for name in re.findall(r"^from \.\.(\w+)", path.read_text(encoding="utf-8"), re.M)}
+            for room in order}
+    rows = [f"| {n} {room} | " + " | ".join("\u2022" if other in used[room] else "" for other in order[:-1]) + " |"
+            for n, room in enumerate(order, 1)]
+    numbers = " | ".join(map(str, range(1, len(order))))
+    return "\n".join([f"| room | {numbers} |", "|---|" + ":-:|" * (len(order) - 1), *rows])
+
+
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 FORMULAS = ["startup.js", "core.js", "input/tex-base.js", "input/tex/extensions/ams.js", "output/chtml.js",
@@ -365,7 +379,8 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
     "Everything that Sphinx reads, in the folder `source`."
     nbs, static, chapters = ROOT / "nbs", source / "_static", read_chapters(ROOT / "nbs")
     put_static(static)
-    shutil.copy(SITE / "conf.py", source)
+    for file in (SITE / "conf.py", ROOT / "settings.ini"):
+        shutil.copy(file, source)
     shutil.copytree(SITE / "templates", source / "_templates")
     shutil.copy(ROOT / "LICENSE", source)
     shutil.copytree(ROOT / "figures", source / "figures")
@@ -385,7 +400,7 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
         (source / chapter.room).mkdir(exist_ok=True)
         (source / f"{chapter.name}.ipynb").write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
     pages = {path.stem: path.read_text(encoding="utf-8").replace("](../../nbs/", "](")
-             for path in sorted((SITE / "pages").glob("*.md"))}
+             .replace("](../../CONTRIBUTING", "](contributing") for path in sorted((SITE / "pages").glob("*.md"))}
     for file in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",
                  ROOT / "annotated_transformer/experiments/plans/PROTOCOL.md"):
         stem, words = file.stem, file.read_text(encoding="utf-8")
@@ -393,12 +408,13 @@ def write_sources(source: Path, paper: original.Paper | None) -> None:
                                                                     "](").replace("\n\n", "\n\n{.lead}\n", 1)
     pages |= {"api": api(chapters), "overview": overview(chapters, before),
               "references": bibliography.page(references, chapters)}
+    pages["taking_over"] = pages["taking_over"].replace("{rooms}", rooms(nbs))
     for stem, words in pages.items():
         linked = bibliography.linked(words, references, "references.html") if stem != "references" else words
         (source / f"{stem}.md").write_text(linked, encoding="utf-8")
     extra = {stem: pages[stem].split("\n")[0].removeprefix("# ")
              for stem in ("overview", "teaching", "notation", "glossary", "api", "public_names", "references",
-                          "protocol", "contributing", "changelog")}
+                          "protocol", "contributing", "taking_over", "changelog")}
     (source / "folds.json").write_text(json.dumps(folds(chapters, extra)), encoding="utf-8")
     book, appendix = ([c.name for c in chapters if c.appendix == kind] for kind in (False, True))
     (source / "ends.json").write_text(json.dumps({"last": book[-1], "first": appendix[0] if appendix else None}))

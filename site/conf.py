@@ -1,8 +1,12 @@
 """Sphinx's settings for the book. site/build.py copies this file beside the pages that it makes, and builds there."""
+import configparser
 import json
 from pathlib import Path
 
 HERE = Path(__file__).parent
+settings = configparser.ConfigParser(interpolation=None)
+settings.read(HERE / "settings.ini", encoding="utf-8")
+settings = settings["DEFAULT"]
 project = "Attention Is All You Need, annotated"
 author = "The annotated-transformer developers"
 copyright = "2026 onwards, the annotated-transformer developers"
@@ -38,9 +42,10 @@ mathjax3_config = {"loader": {"load": ["input/tex-base", "[tex]/ams", "output/ch
                    "tex": {"packages": {"[+]": ["ams"]}}, "chtml": {"scale": 0.96}}
 pygments_style = "a11y-high-contrast-light"
 html_theme_options = {
-    "repository_url": "https://github.com/annotated-transformer/annotated-transformer",
-    "repository_branch": "main",
+    "repository_url": settings["git_url"],
+    "repository_branch": settings["branch"],
     "path_to_docs": "nbs",
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "use_issues_button": True,
     "use_repository_button": True,
     "use_download_button": False,

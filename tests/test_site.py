@@ -392,6 +392,15 @@ def test_what_to_try_loads_when_it_is_opened(site, address, page):
     assert page.js(look) == ["#task=mask"]
 
 
+def test_a_chapter_opens_on_a_hosted_notebook(site):
+    settings = dict(re.findall(r"^(\w+) = (.*)$", (ROOT / "settings.ini").read_text(encoding="utf-8"), re.M))
+    for name in ("model/attention", "start_here"):
+        found = re.findall(r'href="(https://colab[^"]*)"', files(site)[name].read_text(encoding="utf-8"))
+        place = f"{settings['user']}/{settings['repo']}/blob/{settings['branch']}/nbs/{name}.ipynb"
+        assert set(found) == {f"https://colab.research.google.com/github/{place}"}
+        assert (ROOT / "nbs" / f"{name}.ipynb").exists()
+
+
 def test_the_search_finds(site, address, page):
     page.size(1400)
     # the list ends before the lines that it quotes: each comes from its page
