@@ -33,7 +33,7 @@ import torch
 
 from .files import InputError, checkout, locked, read_json, write_json, writing
 from .options import call, one_line_errors
-from .processes import processes, training_device
+from .processes import training_device, world_size
 
 # %% ../../nbs/tools/records.ipynb #f248d2ab
 def command_line() -> str:
@@ -61,7 +61,7 @@ def processor() -> str:
 def hardware() -> str:
     "The machine in words: the GPUs that are used, else the processor."
     device = training_device()
-    return f"{processes()} x {torch.cuda.get_device_name(device)}" if device.type == "cuda" else processor()
+    return f"{world_size()} x {torch.cuda.get_device_name(device)}" if device.type == "cuda" else processor()
 
 
 def versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.after.alignment import (
+from annotated_transformer.after.rlhf import (
     Actor,
     Scorer,
     advantages,
