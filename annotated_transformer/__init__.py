@@ -2,9 +2,7 @@
 
 `import annotated_transformer` by itself loads nothing.
 """
-__version__ = "0.2.0"
-
-from . import _moved  # noqa: F401  the names of 0.1 work until 0.3
+__version__ = "0.3.0"
 
 _MODULES = {  # site/pages/public_names.md says what each is
     "model.transformer": "BASE BIG Transformer TransformerConfig",

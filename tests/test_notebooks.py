@@ -38,7 +38,7 @@ HOSTS = [".".join(host) for host in (
     ("deb", "debian", "org"), ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("proxy", "golang", "org"))]
 LINES = 60  # a cell's, its directives and empty lines not counted; a class may have more
 TORCH_ALONE = {"model": {"torch", "jaxtyping"}}  # jaxtyping writes shapes into signatures
-BY_HAND = {"__init__.py", "__main__.py", "_moved.py"}  # in the package; everything else is exported
+BY_HAND = {"__init__.py", "__main__.py"}  # in the package; everything else is exported
 
 
 def notebooks(nbs: Path) -> list[Path]:

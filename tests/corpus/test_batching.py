@@ -16,7 +16,7 @@ from annotated_transformer.corpus.batching import (
     padding_share, pool_batches)
 from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
-from annotated_transformer.model.transformer import END, START
+from annotated_transformer.model.symbols import END, START
 from annotated_transformer.tools.files import InputError
 
 

@@ -13,7 +13,7 @@ from annotated_transformer.corpus.corpora import Cleaning, file_corpus, to_nfc
 from annotated_transformer.corpus.vocabulary import (
     BytePairVocabulary, WordPieceVocabulary, adopt_model, code_points, collapse_whitespace, drawn_lines, fields,
     kept_vocabulary, learn_vocabulary, load_vocabulary, unknown_parts)
-from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
+from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.tools.files import InputError
 
 KINDS = [BytePairVocabulary, WordPieceVocabulary]

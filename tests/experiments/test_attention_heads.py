@@ -17,7 +17,7 @@ from annotated_transformer.experiments.attention_heads import (
     Measured, Sentence, SplitLine, find_heads, gold, governors, grammar_sentences, link_sums, measure_heads, phrases,
     position_sums, sentence_sums, shuffled_links, split_words, summarise, text_sentences, tree_sentences, word_weights)
 from annotated_transformer.experiments.word_alignment import AlignedPair
-from annotated_transformer.model.transformer import END
+from annotated_transformer.model.symbols import END
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record

@@ -24,7 +24,8 @@ from annotated_transformer.decoding.translation import ensemble, load
 from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.engine.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.engine.kinds import architecture, build
-from annotated_transformer.model.transformer import END, PAD, START, TransformerConfig
+from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.transformer import TransformerConfig
 from annotated_transformer.rivals import gleu_rl
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.rivals.base import OWN as OWN_TRAINING
