@@ -4,17 +4,20 @@
 """
 __version__ = "0.3.0"
 
-_MODULES = {  # site/pages/public_names.md says what each is
+_MODULES = {  # site/pages/public_names.md says what each is, __init__.pyi of which type
     "model.transformer": "BASE BIG Transformer TransformerConfig",
     "model.attention": "MultiHeadAttention",
     "model.symbols": "PAD UNKNOWN START END",
-    "corpus.corpora": "Corpus",
-    "corpus.vocabulary": "load_vocabulary",
-    "training.presets": "TrainingConfig",
+    "corpus.corpora": "Corpus file_corpus",
+    "corpus.vocabulary": "BytePairVocabulary learn_vocabulary load_vocabulary",
+    "corpus.batching": "encode_corpus",
+    "training.presets": "TrainingConfig preset_named",
     "training.runs": "Run",
     "training.starting": "start_run",
     "training.loop": "train",
+    "decoding.search": "SearchConfig",
     "decoding.translation": "Translator load",
+    "decoding.scores": "bleu",
     "decoding.evaluation": "evaluate",
     "tools.files": "InputError",
 }

@@ -42,7 +42,7 @@ class Corpus:
     normaliser: str = "none"  # a key of NORMALISERS: what brings text into the form that the vocabulary reads
 
     @classmethod
-    def open(cls, folder) -> "Corpus":
+    def open(cls, folder: str | Path) -> "Corpus":
         "The corpus in `folder`. Raises InputError where there is none, or a part of it is missing."
         folder, again = Path(folder), "with `annotated-transformer prepare`"
         try:
@@ -522,8 +522,9 @@ def from_files(folder, recipe: Recipe, overwrite: bool, *, rows: dict[str, Itera
         return write_corpus(folder, recipe, {split: read(split) for split in files} | rows | parts | chosen, held)
 
 
-def file_corpus(folder, src: str | None, tgt: str | None, train: list, dev: list | None = None,
-                test: list | None = None, cleaning: Cleaning = Cleaning(), *, holdout: int = 1000,
+def file_corpus(folder: str | Path, src: str | None, tgt: str | None, train: Sequence[str | Path],
+                dev: Sequence[str | Path] | None = None, test: Sequence[str | Path] | None = None,
+                cleaning: Cleaning = Cleaning(), *, holdout: int = 1000,
                 overwrite: bool = False, name: str | None = None) -> Corpus:
     """A corpus of your own files, plain or compressed; each split is a list of paths as `read_pairs` takes them.
 

@@ -18,6 +18,7 @@ import random
 import re
 import threading
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -39,12 +40,11 @@ def collapse_whitespace(text: str) -> str:
     return " ".join(text.replace(WORD_START, " ").split())
 
 # %% ../../nbs/corpus/vocabulary.ipynb #8e0dee10
-class Vocabulary:
+class Vocabulary(ABC):
     """Text to ids and back. Ids 0 to 3 are padding, unknown, start and end; `encode` adds none of them.
 
-    Each kind has its length, `encode` (a line, brought into form by `normaliser`, a key of NORMALISERS, to ids) and
-    `pieces` (ids to tokens; a word's first begins with U+2581). `content` is its file as bytes, `digest` the SHA-256
-    by which a run knows it. `source` is the vocabulary of source sentences: this one, or another if `separate`.
+    `normaliser` is a key of NORMALISERS, `content` the file as bytes, `digest` the SHA-256 by which a run knows it.
+    `source` is the vocabulary of source sentences: this one, or another if `separate`.
     """
 
     suffix: str  # of the file that holds this kind
@@ -54,6 +54,18 @@ class Vocabulary:
         self.content, self.separate, self.normaliser = content, source is not None, normaliser
         self.source = source if self.separate else self
         self.digest = hashlib.sha256(source.content + content if self.separate else content).hexdigest()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        "The number of tokens, the four special ones among them."
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        "A line's ids; `normal` brings it into form."
+
+    @abstractmethod
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        "The tokens of `ids`; a word's first begins with U+2581."
 
     def normalised_by(self, normaliser: str) -> "Vocabulary":
         "The same vocabulary, the source's too, behind another normaliser."

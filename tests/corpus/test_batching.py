@@ -33,6 +33,9 @@ class Letters(Vocabulary):
     def encode(self, text):
         return [ord(c) - ord("a") + 4 for c in text]
 
+    def pieces(self, ids):
+        return [chr(i - 4 + ord("a")) for i in ids]
+
 
 def in_order(src, tgt, budget: int, seed: int | None = 0, epoch: int = 0) -> list[np.ndarray]:
     "The batches of one pool, or without a seed those of evaluation."

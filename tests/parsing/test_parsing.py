@@ -227,6 +227,9 @@ class Pieces(Vocabulary):
     def __len__(self):
         return len(self.names)
 
+    def encode(self, text):
+        return [self.names.index(piece) for piece in text.split()]
+
     def pieces(self, ids):
         return [self.names[i] for i in ids]
 
