@@ -241,10 +241,10 @@ def test_what_has_no_cases_in_a_half_is_not_told():
 
 def test_the_command_writes_a_record(tmp_path, capsys):
     lines = ["The dog sleeps in the garden.", "A cat sings.", "My sister sees a horse."] * 10
-    for name in ("train", "dev", "test"):
-        (tmp_path / f"{name}.en").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n",
-                                             encoding="utf-8")
-        (tmp_path / f"{name}.de").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n")
+    for name, first in (("train", 0), ("dev", 30), ("test", 60)):  # a pair of two sets would be left out of training
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text(
+                "".join(f"{line} {i}\n" for i, line in enumerate(lines, first)), encoding="utf-8")
     corpus = tmp_path / "corpus"
     prepared(corpus, {name: [tmp_path / f"{name}.{side}" for side in ("en", "de")]
                       for name in ("train", "dev", "test")}, 60)
