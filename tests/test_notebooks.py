@@ -369,7 +369,15 @@ def registries(root: Path, tmp: Path) -> Iterator[str]:
                    "whoever installs")
 
 
-CHECKOUT_CHECKS = [exports, readme, contents, tidied, registries]
+def linted(root: Path, tmp: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "--output-format", "concise"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    yield from done.stdout.splitlines()
+    if done.stderr:
+        yield f"ruff did not run to its end: {done.stderr}"
+
+
+CHECKOUT_CHECKS = [exports, readme, contents, tidied, registries, linted]
 
 
 @pytest.mark.parametrize("path", notebooks(ROOT / "nbs"), ids=name)
@@ -451,7 +459,8 @@ def good(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("good")
     for folder in ("nbs/results", "nbs/ground", "nbs/above", "figures", "annotated_transformer"):
         (root / folder).mkdir(parents=True)
-    shutil.copy(ROOT / "settings.ini", root)
+    for file in ("settings.ini", "pyproject.toml"):
+        shutil.copy(ROOT / file, root)
     (root / "nbs/contents.toml").write_text(CONTENTS)
     write(root / ONE, markdown("# One\n> The first chapter.", 1), code("#| default_exp ground.one", 2),
           markdown("One is one.", 5), code("#| export\ndef one() -> int:\n    return 1", 3),
@@ -569,6 +578,8 @@ FAULTS = {
     "a chapter that is not there": (contents, lambda root: (root / TWO).unlink()),
     "a chapter with two places": (contents, replaced("nbs/contents.toml", "above/two", "ground/one")),
     "a key that nothing reads": (contents, replaced("nbs/contents.toml", "hour = true", "ours = true")),
+    "an import that nothing uses": (linted, replaced(ONE, "return 1", "import math; return 1")),
+    "a long line": (linted, replaced(ONE, "return 1", f"return 1  # {'x' * 120}")),
     "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),
 }
 
