@@ -213,6 +213,15 @@ def imported(source: str, package: str = "annotated_transformer") -> Iterator[st
         yield from (name.removeprefix(package + ".") for name in names if name.startswith(package + "."))
 
 
+def named_places(source: str, nbs: Path) -> Iterator[str]:
+    "The modules of ours that a cell names in strings, to import them later; sentences do not count."
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found = re.fullmatch(r"(?:annotated_transformer\.)?(\w+)\.(\w*)[\w. ]*", node.value)
+            if found and (nbs / found[1] / f"{found[2]}.ipynb" if found[2] else nbs / found[1]).exists():
+                yield node.value.removeprefix("annotated_transformer.")
+
+
 def module(path: Path) -> str | None:
     "The module that a chapter exports: `model.attention`."
     found = (re.search(r"^#\| ?default_exp ([\w.]+)", source, re.M) for source in sources(path, "code"))
@@ -237,8 +246,11 @@ def direction(path: Path) -> Iterator[str]:
             there = other.split(".")[0]
             if there in rooms[rooms.index(room) + 1 :]:
                 yield f"it imports {other}, and {there} lies above {room} (contents.toml): move what it needs down"
-            elif there not in rooms and not there.startswith("__"):
+            elif there not in rooms and not there.startswith("_"):
                 yield f"it imports {other} from the package as a whole: name the module that has it"
+        for place in named_places(source, home(path)):
+            if place.split(".")[0] in rooms[rooms.index(room) + 1 :]:
+                yield f"it names {place}, which lies above {room}: look it up in annotated_transformer/__init__.py"
         for library in libraries(source) - TORCH_ALONE.get(room, libraries(source)):
             yield f"it imports {library}; {room} needs PyTorch alone"
 
@@ -548,6 +560,9 @@ FAULTS = {
     "the same, otherwise written": (direction, replaced(ONE, "return 1",
                                                         "import annotated_transformer.above.two as two")),
     "the same, from the room": (direction, replaced(ONE, "return 1", "from annotated_transformer.above import two")),
+    "the same, by a string": (direction, replaced(ONE, "return 1", "return load('annotated_transformer.above.two')")),
+    "the same, by a part of one": (direction, replaced(ONE, "return 1", "return f'annotated_transformer.above.{1}'")),
+    "the same, in a table": (direction, replaced(ONE, "return 1", "return {'two': 'above.two one other'}")),
     "an import of a name that the package gives": (direction, replaced(ONE, "return 1",
                                                                        "from annotated_transformer import load")),
     "a library beside PyTorch in the model": (direction, lambda root: [replaced(*change)(root) for change in (

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import torch
 
+from .. import _COMMAND_LINE
 from .files import InputError, checkout, locked, read_json, write_json, writing
 from .options import call, one_line_errors
 from .processes import training_device, world_size
@@ -40,8 +41,7 @@ def command_line() -> str:
     "The command that this program was started with, as a person would type it."
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     module = spec.name if spec else ""
-    commands = ("annotated_transformer.__main__", "annotated_transformer.commands.cli")
-    if module in commands or Path(sys.argv[0]).name == "annotated-transformer":
+    if module in _COMMAND_LINE or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
         return shlex.join(["python", "-m", module.removesuffix(".__main__"), *sys.argv[1:]])
