@@ -25,7 +25,7 @@ setup(
     # with the records that the book reads, so that a chapter runs where there is no checkout
     packages=[*find_packages(include=[package, package + ".*"]), package + ".results"],
     package_dir={package + ".results": cfg["nbs_path"] + "/results"},
-    package_data={package: ["py.typed", "pretrained/**/*", "resources/**/*", "experiments/**/*.toml"],
+    package_data={package: ["py.typed", "*.pyi", "pretrained/**/*", "resources/**/*", "experiments/**/*.toml"],
                   package + ".results": ["*.json", "*.jsonl", "*.toml", "*.tsv"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),

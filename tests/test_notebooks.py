@@ -38,7 +38,7 @@ HOSTS = [".".join(host) for host in (
     ("deb", "debian", "org"), ("download", "pytorch", "org"), ("conda", "anaconda", "org"), ("proxy", "golang", "org"))]
 LINES = 60  # a cell's, its directives and empty lines not counted; a class may have more
 TORCH_ALONE = {"model": {"torch", "jaxtyping"}}  # jaxtyping writes shapes into signatures
-BY_HAND = {"__init__.py", "__main__.py", "_moved.py"}  # in the package; everything else is exported
+BY_HAND = {"__init__.py", "__main__.py"}  # in the package; everything else is exported
 
 
 def notebooks(nbs: Path) -> list[Path]:
@@ -213,6 +213,15 @@ def imported(source: str, package: str = "annotated_transformer") -> Iterator[st
         yield from (name.removeprefix(package + ".") for name in names if name.startswith(package + "."))
 
 
+def named_places(source: str, nbs: Path) -> Iterator[str]:
+    "The modules of ours that a cell names in strings, to import them later; sentences do not count."
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found = re.fullmatch(r"(?:annotated_transformer\.)?(\w+)\.(\w*)[\w. ]*", node.value)
+            if found and (nbs / found[1] / f"{found[2]}.ipynb" if found[2] else nbs / found[1]).exists():
+                yield node.value.removeprefix("annotated_transformer.")
+
+
 def module(path: Path) -> str | None:
     "The module that a chapter exports: `model.attention`."
     found = (re.search(r"^#\| ?default_exp ([\w.]+)", source, re.M) for source in sources(path, "code"))
@@ -237,8 +246,11 @@ def direction(path: Path) -> Iterator[str]:
             there = other.split(".")[0]
             if there in rooms[rooms.index(room) + 1 :]:
                 yield f"it imports {other}, and {there} lies above {room} (contents.toml): move what it needs down"
-            elif there not in rooms and not there.startswith("__"):
+            elif there not in rooms and not there.startswith("_"):
                 yield f"it imports {other} from the package as a whole: name the module that has it"
+        for place in named_places(source, home(path)):
+            if place.split(".")[0] in rooms[rooms.index(room) + 1 :]:
+                yield f"it names {place}, which lies above {room}: look it up in annotated_transformer/__init__.py"
         for library in libraries(source) - TORCH_ALONE.get(room, libraries(source)):
             yield f"it imports {library}; {room} needs PyTorch alone"
 
@@ -369,7 +381,15 @@ def registries(root: Path, tmp: Path) -> Iterator[str]:
                    "whoever installs")
 
 
-CHECKOUT_CHECKS = [exports, readme, contents, tidied, registries]
+def linted(root: Path, tmp: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "--output-format", "concise"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    yield from done.stdout.splitlines()
+    if done.stderr:
+        yield f"ruff did not run to its end: {done.stderr}"
+
+
+CHECKOUT_CHECKS = [exports, readme, contents, tidied, registries, linted]
 
 
 @pytest.mark.parametrize("path", notebooks(ROOT / "nbs"), ids=name)
@@ -451,7 +471,8 @@ def good(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("good")
     for folder in ("nbs/results", "nbs/ground", "nbs/above", "figures", "annotated_transformer"):
         (root / folder).mkdir(parents=True)
-    shutil.copy(ROOT / "settings.ini", root)
+    for file in ("settings.ini", "pyproject.toml"):
+        shutil.copy(ROOT / file, root)
     (root / "nbs/contents.toml").write_text(CONTENTS)
     write(root / ONE, markdown("# One\n> The first chapter.", 1), code("#| default_exp ground.one", 2),
           markdown("One is one.", 5), code("#| export\ndef one() -> int:\n    return 1", 3),
@@ -539,6 +560,9 @@ FAULTS = {
     "the same, otherwise written": (direction, replaced(ONE, "return 1",
                                                         "import annotated_transformer.above.two as two")),
     "the same, from the room": (direction, replaced(ONE, "return 1", "from annotated_transformer.above import two")),
+    "the same, by a string": (direction, replaced(ONE, "return 1", "return load('annotated_transformer.above.two')")),
+    "the same, by a part of one": (direction, replaced(ONE, "return 1", "return f'annotated_transformer.above.{1}'")),
+    "the same, in a table": (direction, replaced(ONE, "return 1", "return {'two': 'above.two one other'}")),
     "an import of a name that the package gives": (direction, replaced(ONE, "return 1",
                                                                        "from annotated_transformer import load")),
     "a library beside PyTorch in the model": (direction, lambda root: [replaced(*change)(root) for change in (
@@ -569,6 +593,8 @@ FAULTS = {
     "a chapter that is not there": (contents, lambda root: (root / TWO).unlink()),
     "a chapter with two places": (contents, replaced("nbs/contents.toml", "above/two", "ground/one")),
     "a key that nothing reads": (contents, replaced("nbs/contents.toml", "hour = true", "ours = true")),
+    "an import that nothing uses": (linted, replaced(ONE, "return 1", "import math; return 1")),
+    "a long line": (linted, replaced(ONE, "return 1", f"return 1  # {'x' * 120}")),
     "a registry": (registries, lambda root: (root / "notes.md").write_text(f"from https://{HOSTS[0]}/simple")),
 }
 

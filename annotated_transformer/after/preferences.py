@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .alignment import Scorer, answer_mask, answers, log_probabilities
+from .rlhf import Scorer, answer_mask, answers, log_probabilities
 from .decoder_only import DecoderOnly
 from .encoder_only import learn
 

@@ -32,7 +32,7 @@ from ..tools.text_files import in_shell
 from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
 from ..decoding.scores import bleu, check_scoring, tokenizer_of
-from ..tools.processes import process_group, rank, summed
+from ..tools.processes import all_reduce_sum, process_group, rank
 from ..training.loop import Translated, check_limits, check_not_abandoned
 from ..training.starting import meta_model, open_data, start_run, training_config
 from ..training.loop import train
@@ -178,7 +178,7 @@ def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes
         check_scoring(tokenize=tokenizer_of(corpus_of(run, data).tgt))
     open_data(run, corpus_of(run, data).folder)
     extend_run(run, changes)
-    summed(0)  # the other processes wait for the first
+    all_reduce_sum(0)  # the other processes wait for the first
     return Run.open(folder)
 
 # %% ../../nbs/commands/train.ipynb #0b0e56cd
@@ -215,7 +215,7 @@ def open_or_start(folder: Path, data: Path | None, preset: Preset | None, change
 
     Raises InputError where the run's configuration differs, or without data.
     """
-    if summed((folder / "config.json").exists())[0] > 0:  # all processes look before one of them makes it
+    if all_reduce_sum((folder / "config.json").exists())[0] > 0:  # all processes look before one of them makes it
         if source is not None and (begun := Run.open(folder).config.get("from", "new weights")) != source:
             raise InputError(f"--from {source}: {folder} has begun already, from {begun}")
         return existing_run(folder, data, preset, changes)
@@ -232,7 +232,7 @@ def open_or_start(folder: Path, data: Path | None, preset: Preset | None, change
             check_fit(weights, model, source)
         start_run(folder, data, model, training, weights, **({"from": source} if source else {}))
         say_rate(model, training)
-    summed(0)  # the other processes wait
+    all_reduce_sum(0)  # the other processes wait
     return Run.open(folder)
 
 # %% ../../nbs/commands/train.ipynb #7ddbad67

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TREES', 'WORDED', 'REASONS', 'OPTIONS', 'INVISIBLE', 'NORMALISERS', 'UNSPACED', 'OWN_ENDINGS', 'Corpus',
-           'is_treebank', 'read_gold', 'reasons', 'report', 'normalise', 'composed', 'word_count', 'Cleaning',
+           'is_treebank', 'read_gold', 'reasons', 'report', 'normalise', 'to_nfc', 'word_count', 'Cleaning',
            'clean_pairs', 'sentence_digest', 'hold_out', 'sentence_key', 'KnownSentences', 'new_counts', 'kept_pairs',
            'whole_set', 'copies', 'write_split', 'not_empty', 'write_train', 'Recipe', 'write_corpus', 'existing',
            'grammar_corpus', 'check_languages', 'languages', 'from_files', 'file_corpus']
@@ -42,7 +42,7 @@ class Corpus:
     normaliser: str = "none"  # a key of NORMALISERS: what brings text into the form that the vocabulary reads
 
     @classmethod
-    def open(cls, folder) -> "Corpus":
+    def open(cls, folder: str | Path) -> "Corpus":
         "The corpus in `folder`. Raises InputError where there is none, or a part of it is missing."
         folder, again = Path(folder), "with `annotated-transformer prepare`"
         try:
@@ -162,12 +162,12 @@ def normalise(text: str) -> str:
 INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # soft hyphen, zero-width space, word joiner, byte order mark
 
 
-def composed(text: str) -> str:
+def to_nfc(text: str) -> str:
     "`text` in Unicode's composed form NFC, without the characters of `INVISIBLE`."
     return unicodedata.normalize("NFC", INVISIBLE.sub("", text))
 
 
-NORMALISERS = {"nfc": composed, "none": str}  # "none": the corpora and runs of version 0.1
+NORMALISERS = {"nfc": to_nfc, "none": str}  # "none": the corpora and runs of version 0.1
 
 # Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese
 UNSPACED = re.compile(
@@ -208,8 +208,8 @@ class Cleaning:
             if not value >= 1:
                 raise InputError(f"{option} {value}: give 1 or more")
 
-    def oddity(self, src: str, tgt: str) -> str | None:
-        "Why a pair of normalised sentences is odd (a key of REASONS), or None."
+    def rejection_reason(self, src: str, tgt: str) -> str | None:
+        "Why training leaves out a pair of normalised sentences (a key of REASONS), or None."
         if not src or not tgt:
             return "empty"
         fewer, more = sorted((word_count(src), word_count(tgt)))
@@ -220,14 +220,14 @@ class Cleaning:
 
 def clean_pairs(pairs: Iterable[Pair], cleaning: Cleaning,
                 references: bool = False) -> Iterator[tuple[str, str, str | None]]:
-    """Source, target and oddity of each pair, normalised; targets that are `references` only as to white space.
+    """Each pair, normalised, and its `rejection_reason`; of targets that are `references` white space alone changes.
 
     Raises InputError at an odd pair where the rules are strict.
     """
     change = NORMALISERS[cleaning.normaliser]
     for (file, number), src, tgt in pairs:
         src, normal = normalise(change(src)), normalise(change(tgt))
-        why = cleaning.oddity(src, normal)
+        why = cleaning.rejection_reason(src, normal)
         if why and cleaning.strict:
             raise InputError(f"{file}, line {number}: {REASONS[why]}: correct or remove it, or do without strict")
         yield src, normalise(tgt) if references else normal, why
@@ -270,7 +270,7 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
 # %% ../../nbs/corpus/corpora.ipynb #f92307fd
 def sentence_key(text: str) -> str:
     "A sentence without case and final punctuation: equal for sentences that count as the same."
-    return composed(text).casefold().rstrip(" .,:;!?…\"'“”„‘’»«")
+    return to_nfc(text).casefold().rstrip(" .,:;!?…\"'“”„‘’»«")
 
 
 class KnownSentences:
@@ -522,8 +522,9 @@ def from_files(folder, recipe: Recipe, overwrite: bool, *, rows: dict[str, Itera
         return write_corpus(folder, recipe, {split: read(split) for split in files} | rows | parts | chosen, held)
 
 
-def file_corpus(folder, src: str | None, tgt: str | None, train: list, dev: list | None = None,
-                test: list | None = None, cleaning: Cleaning = Cleaning(), *, holdout: int = 1000,
+def file_corpus(folder: str | Path, src: str | None, tgt: str | None, train: Sequence[str | Path],
+                dev: Sequence[str | Path] | None = None, test: Sequence[str | Path] | None = None,
+                cleaning: Cleaning = Cleaning(), *, holdout: int = 1000,
                 overwrite: bool = False, name: str | None = None) -> Corpus:
     """A corpus of your own files, plain or compressed; each split is a list of paths as `read_pairs` takes them.
 

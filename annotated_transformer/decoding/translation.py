@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -229,7 +229,13 @@ class Translator:
             found.append([to_translation(h, self.vocabulary) for h in [*by_text.values()][:n]])
         return found
 
-    def translate(self, lines: str | Sequence[str], config: SearchConfig | None = None, **options) -> str | list[str]:
+    @overload
+    def translate(self, lines: str, config: SearchConfig | None = None, **options) -> str: ...
+
+    @overload
+    def translate(self, lines: Sequence[str], config: SearchConfig | None = None, **options) -> list[str]: ...
+
+    def translate(self, lines, config=None, **options):
         """The best translation of a line, or of each of several. An empty line gives an empty line.
 
         `options` are those of `search`. For a single line, `prefix` is its text or ids.
@@ -253,9 +259,14 @@ class Translator:
             yield from self.translate(chunk, first_line=first_line, **options)
             first_line += len(chunk)
 
+    @overload
+    def attention(self, src: str, tgt: str | None = None) -> Attention: ...
+
+    @overload
+    def attention(self, src: Sequence[str], tgt: Sequence[str] | None = None) -> list[Attention]: ...
+
     @torch.inference_mode()
-    def attention(self, src: str | Sequence[str],
-                  tgt: str | Sequence[str] | None = None) -> Attention | list[Attention]:
+    def attention(self, src, tgt=None):
         """The weights of every layer and head for `src` and `tgt` (by default the model's own translation).
 
         For several pairs, a list with an `Attention` for each: they run in batches, without their padding.

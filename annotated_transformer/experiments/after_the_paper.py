@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 # %% ../../nbs/experiments/after_the_paper.ipynb #31d68ef6
-from ..after.alignment import (PROMPT, Scorer, answers, judged, ppo, ranked_answers, reward_model,
+from ..after.rlhf import (PROMPT, Scorer, answers, judged, ppo, ranked_answers, reward_model,
                                              seen_from_outside, standardise)
 from ..corpus.batching import ParallelCorpus
 from ..corpus.corpora import Corpus

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..corpus.corpora import Corpus
 from ..corpus.grammar import Example, examples, n_words
-from ..corpus.vocabulary import WORD_START, Vocabulary, spaced
+from ..corpus.vocabulary import WORD_START, Vocabulary, collapse_whitespace
 from ..decoding.translation import Translator, batches, load, pad_rows
 from ..engine.kinds import kind_of
 from ..inside.attention_figures import SUBLAYERS
@@ -55,7 +55,7 @@ class SplitLine(NamedTuple):
 def split_words(vocabulary: Vocabulary, text: str) -> SplitLine:
     "`text` in words and pieces. If pieces do not fit the parts of what stands between two spaces, it is one word."
     words, ids, group = [], [], []
-    tokens = spaced(text).split()
+    tokens = collapse_whitespace(text).split()
     for token, found in zip(tokens, vocabulary.encode_batch(tokens)):
         names, written = PART.findall(token), [piece.replace(WORD_START, "")
                                                for piece in vocabulary.pieces(found)]

@@ -28,7 +28,7 @@ from .costs import measure_updates, sequential_steps, update_flops
 from .runner import Place, Step, begun_run, read_plan
 from .search_settings import translator_of
 from ..model.symbols import PAD
-from ..rivals.fine_tuning import Tuning, begin_tuning, tune
+from ..rivals.gleu_rl import Tuning, begin_tuning, tune
 from ..tools.files import InputError, file_digest, needs
 from ..tools.processes import native_precision, training_device
 from ..tools.records import find_record, make_record

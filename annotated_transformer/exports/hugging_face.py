@@ -152,7 +152,7 @@ def write_word_pieces(folder: Path, vocabulary: Vocabulary, settings: dict[str, 
     tokenizer = Tokenizer.from_str(vocabulary.content.decode("utf-8"))
     composed = [normalizers.Replace(Regex(INVISIBLE.pattern), ""), normalizers.NFC()]
     tokenizer.normalizer = normalizers.Sequence(composed * (vocabulary.normaliser == "nfc") + [
-        normalizers.Replace(Regex(r"[\s\u2581]+"), " "), normalizers.Strip()])  # as `spaced` does
+        normalizers.Replace(Regex(r"[\s\u2581]+"), " "), normalizers.Strip()])  # as `collapse_whitespace` does
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"$A {SPECIALS[END]}", special_tokens=[(SPECIALS[END], END)])
     tokenizer.decoder = decoders.Sequence([decoders.Replace(Regex("^##"), ""), decoders.Metaspace()])

@@ -17,7 +17,7 @@ from .attention import MultiHeadAttention, causal_mask, padding_mask
 from .embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
 from .feed_forward import FeedForward, ParameterAttention
 from .layers import EPSILON, DecoderLayer, EncoderLayer
-from .symbols import END, PAD, START, UNKNOWN  # noqa: F401 (0.1)
+from .symbols import PAD
 
 # %% ../../nbs/model/transformer.ipynb #b3c0982a
 @dataclass(frozen=True)

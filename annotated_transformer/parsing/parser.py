@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA', 'PARSER_SMALL', 'SMALL_TRAINING',
-           'PARSER_PRESETS', 'TreeProgress', 'TreeConstraint', 'allowed', 'advance', 'WordedTreeConstraint', 'Parse',
-           'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'choose_search', 'continue_on']
+           'PARSER_PRESETS', 'parser_preset', 'TreeProgress', 'TreeConstraint', 'allowed', 'advance',
+           'WordedTreeConstraint', 'Parse', 'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus',
+           'choose_search', 'continue_on']
 
 # %% ../../nbs/parsing/parser.ipynb #76c05ef2
 import math
@@ -27,7 +28,7 @@ from ..corpus.corpora import TREES, WORDED, Corpus, is_treebank
 from ..decoding.search import Constraint
 from ..tools.files import InputError
 from ..model.symbols import END, PAD
-from ..model.transformer import BASE
+from ..model.transformer import BASE, TransformerConfig
 from ..training.presets import PAPER, TrainingConfig
 from ..training.runs import Run
 from ..training.starting import start_run
@@ -51,6 +52,11 @@ PARSER_PRESETS = {
     "parser-semi": (PARSER_SEMI, replace(PARSER_TRAINING, warmup_steps=4000)),
     "parser-small": (PARSER_SMALL, SMALL_TRAINING),
 }
+
+
+def parser_preset(name: str) -> tuple[TransformerConfig, TrainingConfig]:
+    "The model and the training of a key of PARSER_PRESETS."
+    return PARSER_PRESETS[name]
 
 # %% ../../nbs/parsing/parser.ipynb #b35e5ae7
 @dataclass

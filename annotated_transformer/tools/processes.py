@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHOSEN', 'THREADS', 'ONEDNN_USED', 'STOPPING', 'choose_device', 'choose_threads', 'training_device',
-           'native_precision', 'ProcessSetting', 'in_bfloat16', 'rank', 'processes', 'summed', 'agreed',
+           'native_precision', 'ProcessSetting', 'in_bfloat16', 'rank', 'world_size', 'all_reduce_sum', 'any_rank',
            'process_group', 'stop_signals', 'Progress', 'Done', 'Clock', 'progress_bar', 'NotFinite', 'Report',
            'bar_text']
 
@@ -120,23 +120,23 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def processes() -> int:
+def world_size() -> int:
     "How many processes train together."
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def summed(*values: float) -> list[float]:
+def all_reduce_sum(*values: float) -> list[float]:
     "Each value, summed over the processes in float64: one small message."
-    if processes() == 1:
+    if world_size() == 1:
         return list(values)
     message = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(message)
     return message.tolist()
 
 
-def agreed(*wishes: bool) -> list[bool]:
+def any_rank(*wishes: bool) -> list[bool]:
     "For each wish, whether any of the processes has it: what one wants to do, all have to do together."
-    return [count > 0 for count in summed(*map(float, wishes))]
+    return [count > 0 for count in all_reduce_sum(*map(float, wishes))]
 
 # %% ../../nbs/tools/processes.ipynb #891a8046
 @contextlib.contextmanager
@@ -171,7 +171,7 @@ def stop_signals() -> Iterator[list[int]]:
     received: list[int] = []
 
     def note(number, frame):
-        if received and number == signal.SIGINT and processes() == 1:  # under torchrun all finish the update together
+        if received and number == signal.SIGINT and world_size() == 1:  # under torchrun all finish the update together
             raise KeyboardInterrupt
         received.append(number)
 
@@ -272,7 +272,7 @@ class Report:
         if self.pending is None:
             return
         done, self.pending = self.pending, None
-        loss = summed(float(done.loss))[0]
+        loss = all_reduce_sum(float(done.loss))[0]
         if not math.isfinite(loss):
             raise NotFinite(f"the loss is {loss}", done.place, done.sentences)
         self.sums = {"loss": self.sums["loss"] + loss, "tokens": self.sums["tokens"] + done.tokens}

@@ -31,17 +31,17 @@ from pathlib import Path
 
 import torch
 
+from .. import _COMMAND_LINE
 from .files import InputError, checkout, locked, read_json, write_json, writing
 from .options import call, one_line_errors
-from .processes import processes, training_device
+from .processes import training_device, world_size
 
 # %% ../../nbs/tools/records.ipynb #f248d2ab
 def command_line() -> str:
     "The command that this program was started with, as a person would type it."
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     module = spec.name if spec else ""
-    commands = ("annotated_transformer.__main__", "annotated_transformer.commands.cli")
-    if module in commands or Path(sys.argv[0]).name == "annotated-transformer":
+    if module in _COMMAND_LINE or Path(sys.argv[0]).name == "annotated-transformer":
         return shlex.join(["annotated-transformer", *sys.argv[1:]])
     if module.startswith("annotated_transformer."):
         return shlex.join(["python", "-m", module.removesuffix(".__main__"), *sys.argv[1:]])
@@ -61,7 +61,7 @@ def processor() -> str:
 def hardware() -> str:
     "The machine in words: the GPUs that are used, else the processor."
     device = training_device()
-    return f"{processes()} x {torch.cuda.get_device_name(device)}" if device.type == "cuda" else processor()
+    return f"{world_size()} x {torch.cuda.get_device_name(device)}" if device.type == "cuda" else processor()
 
 
 def versions() -> dict[str, str]:

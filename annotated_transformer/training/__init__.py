@@ -1,3 +1,0 @@
-from .._moved import forward
-
-__getattr__ = forward(__name__, "loop")

@@ -29,8 +29,8 @@ from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..engine.kernels import training_with
 from ..tools.files import InputError, needs, write_json, writing
 from ..tools.processes import (
-    Clock, Done, NotFinite, Progress, Report, agreed, bar_text, in_bfloat16, process_group, processes, progress_bar,
-    rank, stop_signals, summed, training_device)
+    Clock, Done, NotFinite, Progress, Report, all_reduce_sum, any_rank, bar_text, in_bfloat16, process_group,
+    progress_bar, rank, stop_signals, training_device, world_size)
 from .averaging import DevelopmentSet, choose_average, development_set, weight_dtype
 from .optimizer import OPTIMIZERS, clip, set_rate
 from .presets import TrainingConfig
@@ -68,9 +68,9 @@ def update(
     torch.manual_seed(int(np.random.SeedSequence([config.seed, step, rank()]).generate_state(1, np.uint64)[0]))
     losses = []
     for i, (batch, weight) in enumerate(parts, 1):  # processes add up their gradients in the last backward pass
-        with contextlib.nullcontext() if i == len(parts) or processes() == 1 else objective.no_sync():
+        with contextlib.nullcontext() if i == len(parts) or world_size() == 1 else objective.no_sync():
             loss = objective(batch.src, batch.tgt) * weight
-            (loss * (processes() / tokens)).backward()
+            (loss * (world_size() / tokens)).backward()
         losses.append(loss.detach())
     if config.clip_norm or step % config.report_every == 0:  # the report has the gradient's length
         clip(optimizer, config.clip_norm or math.inf)
@@ -93,7 +93,7 @@ def split_microbatches(corpus: ParallelCorpus, indices: Int[np.ndarray, " batch"
 def shard(corpus: ParallelCorpus, indices: Int[np.ndarray, " batch"],
           device_tokens: int) -> list[tuple[Batch, float]]:
     "This process's part of an update; one batch of weight 0, where there are fewer sentences than processes."
-    mine = indices[rank()::processes()]
+    mine = indices[rank()::world_size()]
     if len(mine) == 0:  # it has to take part in the sum of the gradients all the same
         return [(corpus.batch(indices[:1]), 0.0)]
     return [(corpus.batch(part), 1.0) for part in split_microbatches(corpus, mine, device_tokens)]
@@ -128,8 +128,8 @@ class Trainer:
     """A run in training: `step`, `measure`, `save`, `log`, and `train` which calls them.
 
     Every process makes the same calls in the same order, for these wait until all have made them: `step` (it sums the
-    gradients), `Report.add`, `look` and `line` (the loss), `agreed`, `measure`, `is_over` where there is patience. What
-    one process alone knows (a signal, the clock, the report) goes through `agreed` first.
+    gradients), `Report.add`, `look` and `line` (the loss), `any_rank`, `measure`, `is_over` where there is patience.
+    What one process alone knows (a signal, the clock, the report) goes through `any_rank` first.
     """
 
     run: Run
@@ -173,7 +173,7 @@ class Trainer:
         with stop_signals() as signals, progress_bar(config.steps, self.progress.step) as bar:
             for place, sentences in updates(self.corpus, config, self.progress):
                 self.step(place, sentences)
-                stop, due = agreed(bool(signals) or self.clock.over(), self.clock.save_is_due())
+                stop, due = any_rank(bool(signals) or self.clock.over(), self.clock.save_is_due())
                 kept = config.is_checkpoint_step(place.step)
                 line = self.begin_line() if config.is_log_step(place.step) else None
                 if kept or due or stop:
@@ -220,8 +220,8 @@ class Trainer:
         dev = self.dev
         if not (dev and self.config.is_checkpoint_step(line["step"])):
             return line
-        batches = dev.batches[rank()::processes()]
-        found = quality(*summed(*quality_sums(self.model, map(dev.corpus.batch, batches))))
+        batches = dev.batches[rank()::world_size()]
+        found = quality(*all_reduce_sum(*quality_sums(self.model, map(dev.corpus.batch, batches))))
         line = line | {"dev_perplexity": found.perplexity, "dev_accuracy": found.accuracy}
         if self.translate:
             translated = self.translate(self.model)
@@ -248,7 +248,7 @@ class Trainer:
             return self.progress.step >= self.config.steps
         # only the first process has the report; none of it from after the checkpoint
         lines = [m for m in self.run.history.metrics() if m["step"] <= self.progress.step]
-        return agreed(rank() == 0 and since_best(lines) >= patience)[0]
+        return any_rank(rank() == 0 and since_best(lines) >= patience)[0]
 
     def catch_up(self) -> None:
         """Make the report agree with the checkpoint that training goes on from, and with the `line` that came with it.
@@ -262,7 +262,7 @@ class Trainer:
         if logged and not config.is_checkpoint_step(step):
             plain = {name: value for name, value in lines[-1].items() if not name.startswith("dev_")}
             history.rewrite(lines[:-1] + ([plain] if line is None or config.is_log_step(step) else []))
-        if agreed(rank() == 0 and not logged and line is not None and config.is_log_step(step))[0]:
+        if any_rank(rank() == 0 and not logged and line is not None and config.is_log_step(step))[0]:
             self.log(self.measure(line))
 
     def finish(self, done: bool) -> None:
@@ -286,7 +286,7 @@ class Trainer:
         names = ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy", "dev_bleu")
         curve = [{name: m[name] for name in names if name in m} for m in lines if "dev_perplexity" in m]
         status = "finished" if done else "stopped"
-        run.record.write(run.record.make(status, metrics, processes=processes(), averages=tried, curve=curve))
+        run.record.write(run.record.make(status, metrics, processes=world_size(), averages=tried, curve=curve))
 
 # %% ../../nbs/training/loop.ipynb #0f22005d
 @contextlib.contextmanager
@@ -379,7 +379,7 @@ def make_objective(run: Run, config: TrainingConfig, compile: bool) -> nn.Module
     if compile:
         model.compile_layers()
     objective = Objective(model, config.label_smoothing, config.precision == "bfloat16")
-    return DistributedDataParallel(objective, gradient_as_bucket_view=True) if processes() > 1 else objective
+    return DistributedDataParallel(objective, gradient_as_bucket_view=True) if world_size() > 1 else objective
 
 
 def restore_training(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer
@@ -390,7 +390,7 @@ def restore_training(run: Run, model: nn.Module, optimizer: torch.optim.Optimize
     checkpoint does not fit the model.
     """
     newest = run.checkpoints.newest() if rank() == 0 else 0  # one process chooses, so that all take the same
-    step = int(summed(newest or 0)[0])
+    step = int(all_reduce_sum(newest or 0)[0])
     if step == 0:
         model.load_state_dict(run.initial_weights() or model.state_dict())
         return Progress(), {}, None

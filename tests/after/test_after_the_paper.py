@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.after.alignment import (
+from annotated_transformer.after.rlhf import (
     Actor,
     Scorer,
     advantages,
@@ -56,7 +56,8 @@ from annotated_transformer.after.span_corruption import corrupted
 from annotated_transformer.corpus.grammar import parse
 from annotated_transformer.decoding.search import greedy
 from annotated_transformer.model.attention import causal_mask
-from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
+from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
 
 SMALL = replace(BASE, vocab_size=30, n_layers=2, d_model=32, d_ff=64, n_heads=4, d_k=8, d_v=8, dropout=0.0)

@@ -13,7 +13,7 @@ import torch
 from checking import without_checker
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.translate import oddity, save_attention
+from annotated_transformer.commands.translate import likely_mistake, save_attention
 from annotated_transformer.corpus.vocabulary import load_vocabulary
 from annotated_transformer.decoding.evaluation import evaluate
 from annotated_transformer.decoding.translation import ensemble, load
@@ -377,14 +377,14 @@ def test_a_parser_is_not_asked_to_translate(tmp_path, capsys):
     ("ende", "The \u2585 sleeps.", "characters that the vocabulary lacks: \u2585 (U+2585)")])
 def test_what_a_line_is_warned_of(run, text, said):
     t = load(run)
-    assert oddity(t, text, t.encode([text])[0])[0] == said
+    assert likely_mistake(t, text, t.encode([text])[0])[0] == said
 
 
 @pytest.mark.parametrize(("text", "sign"), [("The co\u00adw sleeps.", "U+00AD"), ("Zu\u0308rich is large.", "U+0308")])
 def test_a_model_whose_text_was_not_normalised_is_warned_of_what_one_cannot_see(text, sign):
     t = load("ende")
     t.vocabulary = t.vocabulary.normalised_by("none")
-    said = oddity(t, text, t.encode([text])[0])[0]
+    said = likely_mistake(t, text, t.encode([text])[0])[0]
     assert said == f"invisible characters, or letters in parts: {sign}"
 
 

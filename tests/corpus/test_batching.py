@@ -16,7 +16,7 @@ from annotated_transformer.corpus.batching import (
     padding_share, pool_batches)
 from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
-from annotated_transformer.model.transformer import END, START
+from annotated_transformer.model.symbols import END, START
 from annotated_transformer.tools.files import InputError
 
 
@@ -32,6 +32,9 @@ class Letters(Vocabulary):
 
     def encode(self, text):
         return [ord(c) - ord("a") + 4 for c in text]
+
+    def pieces(self, ids):
+        return [chr(i - 4 + ord("a")) for i in ids]
 
 
 def in_order(src, tgt, budget: int, seed: int | None = 0, epoch: int = 0) -> list[np.ndarray]:

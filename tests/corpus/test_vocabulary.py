@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpus.corpora import Cleaning, composed, file_corpus
+from annotated_transformer.corpus.corpora import Cleaning, file_corpus, to_nfc
 from annotated_transformer.corpus.vocabulary import (
-    BytePairVocabulary, WordPieceVocabulary, adopt_model, code_points, drawn_lines, fields, kept_vocabulary,
-    learn_vocabulary, load_vocabulary, spaced, unknown_parts)
-from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
+    BytePairVocabulary, WordPieceVocabulary, adopt_model, code_points, collapse_whitespace, drawn_lines, fields,
+    kept_vocabulary, learn_vocabulary, load_vocabulary, unknown_parts)
+from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.tools.files import InputError
 
 KINDS = [BytePairVocabulary, WordPieceVocabulary]
@@ -39,7 +39,7 @@ def vocabulary(request):
 @given(text=st.text(SIGNS + " \t\n\u00a0\u2581", max_size=60))
 def test_known_text_comes_back(vocabulary, text):
     ids = vocabulary.encode(text)
-    assert vocabulary.decode(ids) == spaced(text)
+    assert vocabulary.decode(ids) == collapse_whitespace(text)
     assert not {PAD, UNKNOWN, START,
                 END} & set(ids) and vocabulary.encode_batch([text, "a", ""]) == [ids, vocabulary.encode("a"), []]
 
@@ -49,8 +49,8 @@ def test_known_text_comes_back(vocabulary, text):
 def test_any_text_can_be_encoded(vocabulary, text):
     ids = vocabulary.encode(text)
     assert all(0 <= i < len(vocabulary) for i in ids) and not {PAD, START, END} & set(ids)
-    if set(spaced(text)) <= set(SIGNS + " "):
-        assert vocabulary.decode(ids) == spaced(text)
+    if set(collapse_whitespace(text)) <= set(SIGNS + " "):
+        assert vocabulary.decode(ids) == collapse_whitespace(text)
 
 
 @pytest.mark.parametrize("text", ["don't stop", "don ' t stop", "a,b , c ,d", "(a) [b] {c}", "##a # ## a##", "...", "",
@@ -134,13 +134,13 @@ def test_a_vocabulary_with_other_special_tokens_is_refused(tmp_path):
 @given(text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(
     "u\u0308\u00ad\u200b\u200c\u200d\u2060\ufeff"), max_size=20))
 def test_the_normaliser(text):
-    normal = composed(text)
-    assert composed(normal) == normal == unicodedata.normalize("NFC",
+    normal = to_nfc(text)
+    assert to_nfc(normal) == normal == unicodedata.normalize("NFC",
                                                                normal) and not set(normal) & set(
                                                                    "\u00ad\u200b\u2060\ufeff")
     assert normal.count("\u200c") == text.count("\u200c") and normal.count("\u200d") == text.count(
         "\u200d")  # joiners have a meaning
-    assert composed(text.replace("\u00ad", "")) == normal
+    assert to_nfc(text.replace("\u00ad", "")) == normal
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -29,7 +29,8 @@ from annotated_transformer.decoding.evaluation import evaluate, target_probabili
 from annotated_transformer.decoding.translation import Translator, ensemble, load, side_by_side
 from annotated_transformer.engine.kernels import default_precision
 from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
-from annotated_transformer.model.transformer import BASE, END, PAD, START, UNKNOWN, Transformer
+from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
+from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import Run, ship
 from here import examples, fails

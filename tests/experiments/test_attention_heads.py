@@ -17,7 +17,7 @@ from annotated_transformer.experiments.attention_heads import (
     Measured, Sentence, SplitLine, find_heads, gold, governors, grammar_sentences, link_sums, measure_heads, phrases,
     position_sums, sentence_sums, shuffled_links, split_words, summarise, text_sentences, tree_sentences, word_weights)
 from annotated_transformer.experiments.word_alignment import AlignedPair
-from annotated_transformer.model.transformer import END
+from annotated_transformer.model.symbols import END
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record
@@ -241,10 +241,10 @@ def test_what_has_no_cases_in_a_half_is_not_told():
 
 def test_the_command_writes_a_record(tmp_path, capsys):
     lines = ["The dog sleeps in the garden.", "A cat sings.", "My sister sees a horse."] * 10
-    for name in ("train", "dev", "test"):
-        (tmp_path / f"{name}.en").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n",
-                                             encoding="utf-8")
-        (tmp_path / f"{name}.de").write_text("\n".join(f"{line} {i}" for i, line in enumerate(lines)) + "\n")
+    for name, first in (("train", 0), ("dev", 30), ("test", 60)):  # a pair of two sets would be left out of training
+        for language in ("en", "de"):
+            (tmp_path / f"{name}.{language}").write_text(
+                "".join(f"{line} {i}\n" for i, line in enumerate(lines, first)), encoding="utf-8")
     corpus = tmp_path / "corpus"
     prepared(corpus, {name: [tmp_path / f"{name}.{side}" for side in ("en", "de")]
                       for name in ("train", "dev", "test")}, 60)

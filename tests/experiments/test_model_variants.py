@@ -16,7 +16,8 @@ from annotated_transformer.experiments import by_distance, model_variants
 from annotated_transformer.experiments.judge import read_claims
 from annotated_transformer.experiments.rivals_measured import System, read_rules
 from annotated_transformer.experiments.runner import Place, Step, read_plan, summary, work
-from annotated_transformer.model.transformer import START, TransformerConfig, count_parameters
+from annotated_transformer.model.symbols import START
+from annotated_transformer.model.transformer import TransformerConfig, count_parameters
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
 from annotated_transformer.training.loop import train

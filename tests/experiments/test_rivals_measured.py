@@ -17,8 +17,9 @@ from annotated_transformer.experiments import rivals_measured as module
 from annotated_transformer.experiments.judge import quality, read_claims
 from annotated_transformer.experiments.rivals_measured import Job, Rules, Settings, System
 from annotated_transformer.experiments.runner import Place, TimeUp, steps_named, summary, work
-from annotated_transformer.model.transformer import BASE, PAD
-from annotated_transformer.rivals.fine_tuning import Tuning
+from annotated_transformer.model.symbols import PAD
+from annotated_transformer.model.transformer import BASE
+from annotated_transformer.rivals.gleu_rl import Tuning
 from annotated_transformer.rivals.mixture_of_experts import Mixture, MixtureConfig
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.processes import native_precision

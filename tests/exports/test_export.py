@@ -23,7 +23,8 @@ from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.exports.ctranslate2 import export_ctranslate2, symbols_of
 from annotated_transformer.exports.hugging_face import card, export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
-from annotated_transformer.model.transformer import BASE, END, PAD, START, Transformer
+from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
 from here import ROOT
 

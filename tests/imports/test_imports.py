@@ -22,7 +22,7 @@ from annotated_transformer.imports.joeynmt import read_merges
 from annotated_transformer.imports.marian import read_marian
 from annotated_transformer.inside.attention_figures import figure_4
 from annotated_transformer.model.embedding import sinusoids
-from annotated_transformer.model.transformer import END, PAD, START, UNKNOWN
+from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.tools.files import InputError
 from command_line import fails
 

@@ -22,7 +22,8 @@ from annotated_transformer.inside import explore
 from annotated_transformer.inside.attention_figures import SUBLAYERS, offset_means
 from annotated_transformer.inside.intervening import intervening, mean_outputs
 from annotated_transformer.model.attention import recording
-from annotated_transformer.model.transformer import BASE, END, START, Transformer
+from annotated_transformer.model.symbols import END, START
+from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import shipped_runs
 from browser import Page, browser

@@ -26,15 +26,8 @@ from annotated_transformer.engine.fast import Packed, fast, linear_cross_entropy
 from annotated_transformer.engine.kv_cache import DecoderState
 from annotated_transformer.model import embedding
 from annotated_transformer.model.attention import recording
-from annotated_transformer.model.transformer import (
-    BASE,
-    END,
-    PAD,
-    START,
-    Transformer,
-    TransformerConfig,
-    count_parameters,
-)
+from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.transformer import BASE, Transformer, TransformerConfig, count_parameters
 from annotated_transformer.training.loop import Objective, update
 from annotated_transformer.training.optimizer import adam, set_rate
 from annotated_transformer.training.presets import TrainingConfig

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.corpus.vocabulary import Vocabulary, load_vocabulary
-from annotated_transformer.model.transformer import END
+from annotated_transformer.model.symbols import END
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.bracket_f1 import right_branching
 from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
@@ -226,6 +226,9 @@ class Pieces(Vocabulary):
 
     def __len__(self):
         return len(self.names)
+
+    def encode(self, text):
+        return [self.names.index(piece) for piece in text.split()]
 
     def pieces(self, ids):
         return [self.names[i] for i in ids]

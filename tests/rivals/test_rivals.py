@@ -24,8 +24,9 @@ from annotated_transformer.decoding.translation import ensemble, load
 from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.engine.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.engine.kinds import architecture, build
-from annotated_transformer.model.transformer import END, PAD, START, TransformerConfig
-from annotated_transformer.rivals import fine_tuning
+from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.transformer import TransformerConfig
+from annotated_transformer.rivals import gleu_rl
 from annotated_transformer.rivals.base import BODY, body_parameters, fitted
 from annotated_transformer.rivals.base import OWN as OWN_TRAINING
 from annotated_transformer.tools.files import InputError, read_json, write_json
@@ -400,10 +401,10 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     """Stopped by SIGKILL in a process of its own; the same command goes on, and ends as the undisturbed one, bit for
     bit."""
     tuning = ["--steps", "6", "--save-every", "2", "--sentences", "3", "--samples", "4", "--rate", "1e-3"]
-    fine_tuning.main([str(trained("recurrent")), str(tmp_path / "whole"), *tuning])
+    gleu_rl.main([str(trained("recurrent")), str(tmp_path / "whole"), *tuning])
     command = [str(trained("recurrent")), str(tmp_path / "killed"), *tuning]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TQDM_DISABLE": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.fine_tuning", *command],
+    process = subprocess.Popen([sys.executable, "-m", "annotated_transformer.rivals.gleu_rl", *command],
                                env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     killed = tmp_path / "killed"
     while process.poll() is None and not ((killed / "config.json").exists()
@@ -411,7 +412,7 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -9, process.communicate()[0]
-    fine_tuning.main([*command, "--record", str(tmp_path / "kept.json")])
+    gleu_rl.main([*command, "--record", str(tmp_path / "kept.json")])
     whole, killed = Run.open(tmp_path / "whole"), Run.open(killed)
     assert [(m["step"], m["reward"])
             for m in whole.history.metrics()] == [(m["step"], m["reward"]) for m in killed.history.metrics()]
@@ -424,26 +425,26 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
                b in zip(whole.weights().values(), Run.open(trained("recurrent")).weights().values()))
     assert len(load(whole.folder).translate(["the cow sees the old dog"])) == 1
     before = killed.record.read()
-    fine_tuning.main(command)  # there is nothing left to do
+    gleu_rl.main(command)  # there is nothing left to do
     assert killed.record.read() == before
 
 
 def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path):
-    run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
-                                   fine_tuning.Tuning(steps=1, sentences=2, samples=2))
+    run = gleu_rl.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                   gleu_rl.Tuning(steps=1, sentences=2, samples=2))
     with Run.open(tmp_path / "run").lock():
-        fails(lambda: fine_tuning.tune(run), "another process")
+        fails(lambda: gleu_rl.tune(run), "another process")
 
 
 def test_a_rate_beyond_all_measure_is_told(trained, tmp_path):
-    run = fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
-                                   fine_tuning.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
-    fails(lambda: fine_tuning.tune(run), "at a lower rate")
+    run = gleu_rl.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                   gleu_rl.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
+    fails(lambda: gleu_rl.tune(run), "at a lower rate")
 
 
 def test_tuning_with_other_settings_is_refused(trained, tmp_path):
-    begin = lambda steps: fine_tuning.begin_tuning(tmp_path / "run", trained("recurrent"),
-                                                   fine_tuning.Tuning(steps=steps))
+    begin = lambda steps: gleu_rl.begin_tuning(tmp_path / "run", trained("recurrent"),
+                                                   gleu_rl.Tuning(steps=steps))
     begin(1)
     fails(lambda: begin(2), "other settings")
 
@@ -454,7 +455,7 @@ def test_settings_of_tuning_that_make_no_sense_are_one_line(options, trained, tm
     run = str(trained("recurrent"))
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
-        fine_tuning.main([run, str(tmp_path / "run"), *options.split()])
+        gleu_rl.main([run, str(tmp_path / "run"), *options.split()])
     said = capsys.readouterr().err
     assert end.value.code == 2 and options in said and said.count("\n") == 1 and not (tmp_path / "run").exists()
 
@@ -466,24 +467,24 @@ def test_tuning_sees_the_model_that_drew():
         torch.nn.init.normal_(layer.gate.weight), torch.nn.init.normal_(layer.noise.weight)
     src, tgt = torch.tensor([[5, 6, 7, END]]), torch.tensor([[START, 8, 9]])
     expected = model.eval()(src, tgt)
-    fine_tuning.without_dropout(model)
+    gleu_rl.without_dropout(model)
     torch.testing.assert_close(model(src, tgt), expected)
     assert model.training and not torch.allclose(model.train()(src, tgt), expected)
 
 
 def test_tuning_keeps_the_likelihood_of_the_reference(monkeypatch):
     "With equal rewards it alone is left: alpha times its gradient, a sentence's share."
-    monkeypatch.setattr(fine_tuning, "gleu", lambda *_: 1.0)
+    monkeypatch.setattr(gleu_rl, "gleu", lambda *_: 1.0)
     model = small_model("recurrent", vocab_size=50).double()
     src, references = torch.tensor([[5, 6, END], [7, 8, END]]), [[9, 10, END], [11, END]]
-    fine_tuning.without_dropout(model)
+    gleu_rl.without_dropout(model)
     tgt = torch.tensor([[START, 9, 10, END], [START, 11, END, PAD]])
     hidden, target = target_hidden(model, src, tgt)
     likelihood = F.cross_entropy(model.embedding.logits(hidden), target, reduction="sum") / 2
     gradients = torch.autograd.grad(likelihood, list(model.parameters()), materialize_grads=True)
     before = [p.detach().clone() for p in model.parameters()]
-    tuning = fine_tuning.Tuning(rate=1.0, alpha=0.5, clip_norm=1e9, samples=2)
-    fine_tuning.tuning_update(model, OPTIMIZERS["sgd"](model.parameters()), src, references, tuning, 0)
+    tuning = gleu_rl.Tuning(rate=1.0, alpha=0.5, clip_norm=1e9, samples=2)
+    gleu_rl.tuning_update(model, OPTIMIZERS["sgd"](model.parameters()), src, references, tuning, 0)
     for p, was, gradient in zip(model.parameters(), before, gradients):
         torch.testing.assert_close(was - p.detach(), 0.5 * gradient)
 

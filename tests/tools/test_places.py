@@ -192,7 +192,7 @@ def test_variables_in_parts_say_nothing(given, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main(["trian"])
     with processes.process_group():
-        assert processes.processes() == 1
+        assert processes.world_size() == 1
     assert "spoken" in (told := capsys.readouterr().err) and "unknown command" in told
 
 

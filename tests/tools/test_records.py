@@ -227,7 +227,7 @@ def test_the_processor_is_named_as_the_system_names_it(monkeypatch):
 
 def test_graphics_cards_are_counted_and_named(monkeypatch):
     monkeypatch.setattr(records, "training_device", lambda: torch.device("cuda", 3))
-    monkeypatch.setattr(records, "processes", lambda: 8)
+    monkeypatch.setattr(records, "world_size", lambda: 8)
     monkeypatch.setattr(torch.cuda, "get_device_name", {torch.device("cuda", 3): "NVIDIA P100"}.get)
     assert records.hardware() == "8 x NVIDIA P100"
 

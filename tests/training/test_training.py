@@ -159,7 +159,7 @@ def test_no_token_twice_or_left_out(data, monkeypatch, processes, device_tokens)
     """Over the processes' shares and parts, an epoch's sentences are all of the corpus; an update's, those of one
     process alone."""
     corpus, config = ParallelCorpus(data, "train"), replace(TRAINING, batch_tokens=150, steps=10**6)
-    monkeypatch.setattr(training, "processes", lambda: processes)
+    monkeypatch.setattr(training, "world_size", lambda: processes)
     seen = []
     for place, indices in updates(corpus, config, Progress()):
         if place.epoch:
