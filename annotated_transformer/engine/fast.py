@@ -133,7 +133,7 @@ def attend(
     p = dropout.p if dropout.training else 0.0
     if query.device.type != "cpu":
         return F.scaled_dot_product_attention(query, key, value, mask, p)
-    half = query.dtype == torch.bfloat16
+    half = query.dtype.itemsize == 2
     if half and key.size(2) <= SHORT:
         return attention(query, key, value, mask, dropout)[0]
     with torch.autocast("cpu", enabled=False):

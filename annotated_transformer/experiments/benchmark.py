@@ -78,7 +78,8 @@ def ours(config: TransformerConfig, batch: Batch, autocast: bool, compile: bool)
     model = fast(Transformer(config).to(device))
     if compile:
         model.compile_layers()
-    objective, optimizer = Objective(model, 0.1, autocast), adam(model.parameters())
+    objective = Objective(model, 0.1, "bfloat16" if autocast else "float32")
+    optimizer = adam(model.parameters())
     tokens = int((batch.tgt[:, 1:] != PAD).sum())
     return lambda: update(objective, optimizer, [(batch, 1.0)], tokens, TrainingConfig(), 1)
 

@@ -61,7 +61,7 @@ class Timed:
     def __init__(self, config: Any, device: torch.device):
         torch.manual_seed(0)
         model = fast_to_train(build(config).to(device).train())
-        self.objective = Objective(model, 0.1, native_precision(device) == "bfloat16")
+        self.objective = Objective(model, 0.1, native_precision(device))
         self.optimizer, self.device = OPTIMIZERS["adam"](model.parameters()), device
 
     def seconds(self, src: Int[Tensor, "batch n"], tgt: Int[Tensor, "batch n_1"]) -> float:

@@ -92,7 +92,7 @@ def learning_curve(model: Transformer, train: ParallelCorpus, dev: ParallelCorpu
     "The curve of a training run, measured at the start, after `every` so many updates, and at the end."
     from tqdm import tqdm
 
-    objective = Objective(model, training.label_smoothing, training.precision == "bfloat16")
+    objective = Objective(model, training.label_smoothing, training.precision)
     optimizer, curve = adam(model.parameters()), [measure_trial(model, dev, 0)]
     coming = updates(train, training, Progress())
     for place, indices in tqdm(coming, total=training.steps, desc="a trial", disable=None, leave=False):

@@ -35,7 +35,7 @@ def time_steps(scale: str, parts: list, tokens: int, vocab_size: int, rounds: in
     for row in seconds:
         torch.manual_seed(0)
         model = fast(Transformer(scaled(row, scale, vocab_size).model).to(device)).train()
-        objective = Objective(model, training.label_smoothing, native_precision(device) == "bfloat16")
+        objective = Objective(model, training.label_smoothing, native_precision(device))
         contestants[row] = objective, adam(objective.parameters())
     for step in range(1, rounds + 4):
         for row, (objective, optimizer) in contestants.items():

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CHOSEN', 'THREADS', 'ONEDNN_USED', 'STOPPING', 'choose_device', 'choose_threads', 'training_device',
-           'native_precision', 'ProcessSetting', 'in_bfloat16', 'rank', 'world_size', 'all_reduce_sum', 'any_rank',
+           'native_precision', 'ProcessSetting', 'in_precision', 'rank', 'world_size', 'all_reduce_sum', 'any_rank',
            'process_group', 'stop_signals', 'Progress', 'Done', 'Clock', 'progress_bar', 'NotFinite', 'Report',
            'bar_text']
 
@@ -105,12 +105,13 @@ ONEDNN_USED = ProcessSetting(lambda: torch.backends.mkldnn.enabled,
 
 # %% ../../nbs/tools/processes.ipynb #495f4a82
 @contextlib.contextmanager
-def in_bfloat16(device: torch.device, enabled: bool) -> Iterator[None]:
-    """PyTorch's autocast to bfloat16. On processors without instructions for it oneDNN lacks an LSTM, so it is
-    left out there.
+def in_precision(device: torch.device, precision: str) -> Iterator[None]:
+    """PyTorch's autocast to bfloat16 or float16; other precisions change nothing. On processors without instructions
+    for it oneDNN lacks an LSTM, so it is left out there.
     """
-    with torch.autocast(device.type, torch.bfloat16, enabled=enabled), contextlib.ExitStack() as settings:
-        if enabled and native_precision(device) == "float32":
+    half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
+    with torch.autocast(device.type, half, enabled=half is not None), contextlib.ExitStack() as settings:
+        if half and native_precision(device) != precision:
             settings.enter_context(ONEDNN_USED.at(False))
         yield
 
@@ -211,6 +212,8 @@ class Done(NamedTuple):
     "summed over this process's target tokens"
     tokens: int
     "target tokens, over all processes"
+    skipped: bool = False
+    "whether the gradient overflowed float16, so that the weights stayed as they were"
 
 # %% ../../nbs/tools/processes.ipynb #0331a76c
 class Clock:
@@ -260,7 +263,7 @@ class Report:
 
     def begin_line(self) -> None:
         "What comes from now on belongs to the next line; the rate counts from this moment."
-        self.sums, self.since, self.tokens = {"loss": 0.0, "tokens": 0}, time.monotonic(), 0
+        self.sums, self.since, self.tokens = {"loss": 0.0, "tokens": 0, "skipped": 0}, time.monotonic(), 0
 
     def add(self, done: Done) -> None:
         "Take an update, and look at the loss of the one before. Raises NotFinite."
@@ -275,7 +278,8 @@ class Report:
         loss = all_reduce_sum(float(done.loss))[0]
         if not math.isfinite(loss):
             raise NotFinite(f"the loss is {loss}", done.place, done.sentences)
-        self.sums = {"loss": self.sums["loss"] + loss, "tokens": self.sums["tokens"] + done.tokens}
+        new = {"loss": loss, "tokens": done.tokens, "skipped": done.skipped}
+        self.sums = {name: self.sums[name] + value for name, value in new.items()}
         self.tokens += done.tokens
 
     def line(self, place: Progress, rate: float) -> dict:
@@ -294,4 +298,4 @@ def bar_text(line: dict) -> dict[str, str]:
     if "dev_perplexity" in line:
         value = line["dev_perplexity"]
         text["dev ppl"] = f"{value:.2f}" if value < 1e4 else f"{value:.0e}"
-    return text
+    return text | ({"skipped": str(line["skipped"])} if line.get("skipped") else {})

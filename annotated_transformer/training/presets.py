@@ -51,8 +51,8 @@ class TrainingConfig:
     "stop after this many checkpoints without an improvement on the development set (0: never)"
     clip_norm: float = 0.0
     "a gradient longer than this is shortened to it (0: off, as in the paper)"
-    precision: Literal["auto", "float32", "bfloat16", "float64"] = "auto"
-    "of the matrix products (weights are float32, or float64); auto: bfloat16 where the hardware has it"
+    precision: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
+    "of the matrix products (weights stay float32, or float64); auto: bfloat16 where the hardware has it, or float32"
 
     def rate_at(self, step: int, d_model: int) -> float:
         "The learning rate of update `step`, counted from 1, for a model of width `d_model`."

@@ -313,7 +313,7 @@ def bag(data, tmp_path_factory):
     REGISTERED.pop("bag")
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("precision", ["bfloat16", "float16", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", RIVALS)
 def test_other_precisions(data, kind, precision, tmp_path):
     cli.main(["train", str(tmp_path / "run"), "--data", str(data), "--config", kind, *options(SMALL[kind]),

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -508,6 +509,80 @@ def test_rates_do_not_count_the_time_of_measuring(data, tmp_path, monkeypatch):
     assert metrics["tokens"] == sum(line["tokens"]
                                     for line in lines) and metrics["tokens_per_second"] == round(metrics["tokens"] / 8)
     assert lines[-1]["seconds"] == 3008 and run.record.read()["seconds"] == 3008  # which do count it
+
+
+# ---------------------------------------------------------------------------------------------------- float16
+
+HALF = replace(TRAINING, steps=12, precision="float16", clip_norm=5.0)
+
+
+@pytest.fixture
+def overflowing(monkeypatch):
+    "The scale of the loss begins so high that the first gradients overflow; monkeypatch.undo() makes it the usual one."
+    monkeypatch.setattr(torch.amp, "GradScaler", partial(torch.amp.GradScaler, init_scale=2.0**26))
+
+
+def test_an_update_whose_gradient_overflows_is_skipped_and_counted(data, tmp_path, overflowing, monkeypatch):
+    run, kept, whole = start_run(tmp_path / "run", data, SHAPE, HALF), [], training.update
+
+    def update(objective, *rest):
+        before = [p.detach().clone() for p in objective.parameters()]
+        loss = whole(objective, *rest)
+        kept.append(all(torch.equal(*pair) for pair in zip(before, objective.parameters())))
+        return loss
+
+    monkeypatch.setattr(training, "update", update)
+    assert train(run)
+    lines = run.history.metrics()
+    skipped = [line["skipped"] for line in lines]
+    assert 0 < sum(skipped) < 12 and skipped == [int(k) for k in kept]
+    assert [line["loss_scale"] for line in lines] == [2.0**(26 - sum(skipped[:i])) for i in range(1, 13)]
+    assert [line["rate"] for line in lines] == [HALF.rate_at(step, SHAPE.d_model) for step in range(1, 13)]
+    assert [("gradient_norm" in line) for line in lines] == [not k for k in kept]  # infinity is no number of JSON
+    assert run.record.read()["metrics"]["skipped"] == sum(skipped)
+    first, last = (processes_module.bar_text(line) for line in (lines[0], lines[-1]))
+    assert first["skipped"] == "1" and "skipped" not in last
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_a_scaled_run_resumes_with_its_scale(data, tmp_path, overflowing, monkeypatch, end):
+    whole, cut = (start_run(tmp_path / name, data, SHAPE, HALF) for name in ("whole", "cut"))
+    assert train(whole)
+    if end == "stopped":  # amid the skipped updates
+        assert not train(cut, minutes=1e-9) and cut.checkpoints.load()[1]["scaler"]["scale"] == 2.0**25
+    else:  # after the checkpoint of update 4
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Trainer, "log", lambda self, line, log=Trainer.log: log(self, line)
+                          if line["step"] < 7 else kill_now())
+            train(cut)
+    monkeypatch.undo()
+    assert train(Run.open(cut.folder)) and told(cut.folder) == told(whole.folder)
+    assert_same(cut.folder, whole.folder)
+    states = [run.checkpoints.load()[1] for run in (cut, whole)]
+    assert states[0]["scaler"] == states[1]["scaler"]
+    assert cut.record.read()["metrics"]["skipped"] == whole.record.read()["metrics"]["skipped"] > 1
+
+
+def test_losses_in_float16_are_nearly_those_in_float32(data, tmp_path):
+    half, exact = (start_run(tmp_path / p, data, SHAPE, replace(HALF, precision=p)) for p in ("float16", "float32"))
+    assert train(half) and train(exact) and "skipped" not in exact.record.read()["metrics"]
+    (_, ours), (_, theirs) = (zip(*reports(run.folder)) for run in (half, exact))
+    assert ours != theirs and ours == pytest.approx(theirs, rel=1e-3)
+    assert all(line["skipped"] == 0 and line["loss_scale"] == 2**16 for line in half.history.metrics())
+
+
+def test_a_gradient_that_overflows_at_any_scale_ends_the_run(data, tmp_path, monkeypatch):
+    whole = training.make_objective
+
+    def overflows(*arguments):
+        objective = whole(*arguments)
+        objective.model.embedding.weight.register_hook(lambda gradient: gradient * math.inf)
+        return objective
+
+    monkeypatch.setattr(training, "make_objective", overflows)
+    run = start_run(tmp_path / "run", data, SHAPE, replace(HALF, steps=60))
+    with pytest.raises(InputError, match="overflows float16 at any scale after step 30 .* names the sentences"):
+        train(run)
 
 
 # ---------------------------------------------------------------------------------------------------- the rate's
