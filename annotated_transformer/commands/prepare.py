@@ -17,7 +17,8 @@ from typing import Literal
 
 from ..corpus import corpora
 from ..corpus.batching import encode_corpus, encoded_so_far, unknown_tokens
-from ..corpus.corpora import Cleaning, Corpus
+from ..corpus.cleaning import Cleaning
+from ..corpus.corpora import Corpus
 from ..tools.files import InputError, check_standing, needs
 from ..tools.options import say
 from ..tools.text_files import in_shell

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ..corpus.corpora import is_treebank, to_nfc
+from ..corpus.cleaning import to_nfc
+from ..corpus.corpora import is_treebank
 from ..corpus.grammar import english_words
 from ..decoding import translation
 from ..decoding.search import SearchConfig

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from annotated_transformer.corpus.corpora import (
-    Cleaning, Corpus, Recipe, write_corpus, check_languages, existing, from_files, hold_out, languages
-)
+from .cleaning import Cleaning, hold_out
+from .corpora import (
+    Corpus, Recipe, check_languages, existing, from_files, languages, write_corpus)
 from ..tools.files import InputError, needs
 from annotated_transformer.tools.text_files import (
     Pair, check_file, check_paths, find_pairs, progress, read_pairs, read_text, select_lines

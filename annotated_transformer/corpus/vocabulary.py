@@ -25,7 +25,8 @@ from itertools import compress, product
 from pathlib import Path
 
 from .. import _VOCABULARIES, _find
-from .corpora import NORMALISERS, Corpus
+from .cleaning import NORMALISERS
+from .corpora import Corpus
 from ..tools.files import InputError, needs, read_json, write_json, writing
 from ..model.symbols import END, PAD, START, UNKNOWN
 

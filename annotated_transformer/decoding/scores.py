@@ -17,7 +17,7 @@ from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
-from ..corpus.corpora import normalise, word_count
+from ..corpus.cleaning import normalise, word_count
 from ..tools.files import InputError, needs
 from ..training.regularization import Quality
 

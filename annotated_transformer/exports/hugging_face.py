@@ -24,7 +24,7 @@ from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import Transformer, TransformerConfig
 from ..decoding.search import SUPPRESSED
 from ..decoding.translation import Translator
-from ..corpus.corpora import INVISIBLE
+from ..corpus.cleaning import INVISIBLE
 from ..corpus.vocabulary import SPECIALS, Vocabulary
 
 # %% ../../nbs/exports/hugging_face.ipynb #127e9ea8

@@ -16,10 +16,11 @@ from pathlib import Path
 
 # %% ../../nbs/parsing/treebanks.ipynb #fcb4efbb
 from ..corpus.batching import encode_corpus, encoded_so_far
-from ..corpus.corpora import (TREES, WORDED, Cleaning, Corpus, Pair, Recipe, existing,
-                                                   read_gold, sentence_digest, write_corpus)
+from ..corpus.cleaning import Cleaning, sentence_digest
+from ..corpus.corpora import (
+    TREES, WORDED, Corpus, Recipe, existing, read_gold, write_corpus)
 from ..tools.files import InputError, counted
-from ..tools.text_files import ENDING, check_file, progress
+from ..tools.text_files import ENDING, Pair, check_file, progress
 from .trees import WORD, Leaves, Tree, clean_tree, linearise, read_tree, read_trees
 from ..corpus.vocabulary import BytePairVocabulary, Vocabulary, kept_vocabulary, learn_vocabulary
 

@@ -14,7 +14,8 @@ from annotated_transformer.corpus import batching
 from annotated_transformer.corpus.batching import (
     ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines, encoded_so_far, pad, padded,
     padding_share, pool_batches)
-from annotated_transformer.corpus.corpora import Cleaning, Corpus, file_corpus
+from annotated_transformer.corpus.cleaning import Cleaning
+from annotated_transformer.corpus.corpora import Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 from annotated_transformer.model.symbols import END, START
 from annotated_transformer.tools.files import InputError

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotated_transformer.corpus import cleaning
+from annotated_transformer.corpus.cleaning import Cleaning, hold_out, normalise, word_count
 from annotated_transformer.corpus.corpora import (
-    Cleaning, Corpus, check_languages, file_corpus, grammar_corpus, hold_out, languages, normalise, read_gold,
-    report, word_count)
+    Corpus, check_languages, file_corpus, grammar_corpus, languages, read_gold, report)
 from annotated_transformer.corpus.sources import mixed_corpus, multi30k, wmt14
 from annotated_transformer.tools.files import InputError, writing
 from annotated_transformer.tools.text_files import language_of, lines
@@ -492,9 +493,8 @@ def test_broken_input_is_one_line_and_leaves_nothing(tmp_path, good, case):
 
 
 def test_interruption_leaves_nothing(tmp_path, good, monkeypatch):
-    from annotated_transformer.corpus import corpora
-    real = corpora.normalise
-    monkeypatch.setattr(corpora, "normalise", lambda text: (_ for _ in ()).throw(KeyboardInterrupt) if "19" in text
+    real = cleaning.normalise
+    monkeypatch.setattr(cleaning, "normalise", lambda text: (_ for _ in ()).throw(KeyboardInterrupt) if "19" in text
                         else real(text))
     before = tree(tmp_path)
     with pytest.raises(KeyboardInterrupt):

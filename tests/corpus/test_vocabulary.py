@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.corpus.corpora import Cleaning, file_corpus, to_nfc
+from annotated_transformer.corpus.cleaning import Cleaning, to_nfc
+from annotated_transformer.corpus.corpora import file_corpus
 from annotated_transformer.corpus.vocabulary import (
     BytePairVocabulary, WordPieceVocabulary, adopt_model, code_points, collapse_whitespace, drawn_lines, fields,
     kept_vocabulary, learn_vocabulary, load_vocabulary, unknown_parts)
