@@ -173,7 +173,8 @@ def tried(source: str, here: str) -> str:
         title, state = html.escape(match[1], quote=True), html.escape(match[2], quote=True)
         there = f"{link('_static/playground.html', here)}#{state}"
         return (f'<details class="try"><summary>{title}</summary>'
-                f'<iframe class="live train" data-src="{there}" title="{title}"></iframe></details>')
+                f'<iframe class="live train" data-src="{there}" title="{title}"></iframe>'
+                f'<a href="{there}">on a page of its own</a></details>')
 
     def paragraph(match: re.Match) -> str:
         return f'<div class="tries">{"".join(opened(m) for m in TRY.finditer(match[1]))}</div>'

@@ -390,6 +390,7 @@ def test_what_to_try_loads_when_it_is_opened(site, address, page):
             break
         time.sleep(0.05)
     assert page.js(look) == ["#task=mask"]
+    assert page.js("document.querySelector('details.try[open] > a').href").endswith("/playground.html#task=mask")
 
 
 def test_a_chapter_opens_on_a_hosted_notebook(site):
