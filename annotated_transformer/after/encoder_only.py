@@ -29,11 +29,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..corpus.grammar import examples, n_words
 from ..model.attention import padding_mask
-from ..model.embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions
+from ..model.embedding import SharedEmbedding
 from ..model.layers import EncoderLayer
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import (
-    BASE, TransformerConfig, attention_sublayer, check_config, final_norm, initialise, ffn)
+    BASE, TransformerConfig, attention_sublayer, check_config, ffn, final_norm, initialise, positions_of)
 from ..tools.files import InputError, writing
 from ..training.optimizer import adam, set_rate
 
@@ -46,8 +46,7 @@ class EncoderOnly(nn.Module):
         c = self.config = config
         check_config(c)
         self.embedding = SharedEmbedding(c.vocab_size, c.d_model, PAD)
-        self.positions = (LearnedPositions(c.d_model, c.max_length) if c.positions == "learned"
-                          else SinusoidalPositions())
+        self.positions = positions_of(c)
         self.dropout = nn.Dropout(c.dropout)
         self.layers = nn.ModuleList(EncoderLayer(c.d_model, attention_sublayer(c), ffn(c), c.dropout,
                                                  c.pre_norm)

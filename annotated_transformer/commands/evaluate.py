@@ -21,6 +21,7 @@ from unicodedata import normalize
 
 from ..tools import text_files
 from ..decoding import evaluation, translation
+from ..decoding.ensembles import ensemble
 from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus, is_treebank
@@ -211,7 +212,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
                  against: str | None, tokenize: Tokenizer | None) -> dict[str, Any]:
     "The `score_summary` of a run, or of several as one, on a split, kept in the run's record, or on two files."
     members, facts = [load_translator(run) for run in runs], None
-    translator = translation.ensemble(members)
+    translator = ensemble(members)
     rival = (load_translator(against)
              if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None)
     language = known_language(language, translator.run.config["data"].get("tgt"), tokenize)

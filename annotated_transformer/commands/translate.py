@@ -20,6 +20,7 @@ from ..corpus.cleaning import to_nfc
 from ..corpus.corpora import is_treebank
 from ..corpus.grammar import english_words
 from ..decoding import translation
+from ..decoding.ensembles import ensemble
 from ..decoding.search import SearchConfig
 from ..engine.kernels import Precision
 from ..tools.files import InputError, needs
@@ -271,7 +272,7 @@ def translate_command(
     if batch_tokens < 1:
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])
-    translator = translation.ensemble([translation.load(one, precision) for one in runs])
+    translator = ensemble([translation.load(one, precision) for one in runs])
     if is_treebank(translator.run.config["data"].get("tgt")):
         raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
     write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731

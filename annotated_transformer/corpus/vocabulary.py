@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'NAME', 'SOURCE_NAME', 'KINDS', 'DECIDED', 'SAMPLE', 'collapse_whitespace', 'Vocabulary',
            'byte_pair_model', 'learnable', 'size_error', 'fields', 'model_parts', 'BytePairVocabulary',
-           'word_piece_tokenizer', 'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'kind_of_file',
-           'read_vocabulary', 'normaliser_of', 'load_vocabulary', 'code_points', 'unknown_parts', 'vocabulary_sizes',
-           'message', 'adopt_model', 'drawn_lines', 'counting_seconds', 'learning_facts', 'kept_vocabulary',
-           'learn_vocabulary']
+           'word_piece_tokenizer', 'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'read_vocabulary',
+           'normaliser_of', 'load_vocabulary', 'code_points', 'unknown_parts', 'vocabulary_sizes', 'message',
+           'adopt_model', 'drawn_lines', 'counting_seconds', 'learning_facts', 'kept_vocabulary', 'learn_vocabulary']
 
 # %% ../../nbs/corpus/vocabulary.ipynb #1edfd5d7
 import copy
@@ -277,17 +276,12 @@ class WordPieceVocabulary(Vocabulary):
 KINDS = {kind.suffix: kind for kind in (BytePairVocabulary, WordPieceVocabulary)}
 
 
-def kind_of_file(suffix: str) -> type[Vocabulary]:
-    "The kind of vocabulary in files of this suffix. Raises KeyError where there is none."
-    if suffix in _VOCABULARIES:  # a kind that only some runs have
-        return _find(_VOCABULARIES[suffix])[0]
-    return KINDS[suffix]
-
-
 def read_vocabulary(path: Path, source: Vocabulary | None = None, normaliser: str = "none") -> Vocabulary:
     "The vocabulary in a file, whose suffix tells its kind. Raises InputError where it is damaged."
+    suffix = path.suffix
     try:
-        vocabulary = kind_of_file(path.suffix)(path.read_bytes(), source, normaliser)
+        kind = _find(_VOCABULARIES[suffix])[0] if suffix in _VOCABULARIES else KINDS[suffix]
+        vocabulary = kind(path.read_bytes(), source, normaliser)
         special = vocabulary.pieces(sorted(SPECIALS))
     except InputError:
         raise

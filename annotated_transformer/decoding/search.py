@@ -6,7 +6,7 @@
 __all__ = ['SUPPRESSED', 'LIMITS', 'length_penalty', 'plain_beam_search', 'SearchConfig', 'search_config', 'Hypothesis',
            'to_hypothesis', 'longest_outputs', 'forced_tokens', 'choices', 'UncachedState', 'check_batch', 'start',
            'in_place', 'generate', 'greedy', 'draws_of', 'sample', 'SearchTree', 'Beams', 'largest', 'Constraint',
-           'search', 'beam_search', 'Ensemble', 'mean_probability', 'EnsembleState']
+           'search', 'beam_search']
 
 # %% ../../nbs/decoding/search.ipynb #578cbdbc
 import math
@@ -22,12 +22,9 @@ from torch import Tensor, nn
 
 from ..tools.files import InputError
 from ..engine.kinds import max_positions
-from ..engine.fast import NAN, FastTransformer, fast, rows_at_once, sum_dtype
-from ..engine.kernels import Precision
-from ..engine.kv_cache import DecoderState, packed
-from ..corpus.batching import Batch
+from ..engine.fast import NAN, FastTransformer, fast, sum_dtype
+from ..engine.kv_cache import DecoderState
 from ..model.symbols import END, PAD, START, UNKNOWN
-from ..training.regularization import losses_of
 
 # %% ../../nbs/decoding/search.ipynb #9b4872eb
 def length_penalty(length, alpha: float):
@@ -433,62 +430,3 @@ def beam_search(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchC
     config = search_config(config, **options)
     tree = search(model, src, config)
     return [tree.best(i, config.n_best, config.alpha) for i in range(len(src))]
-
-# %% ../../nbs/decoding/search.ipynb #cf691009
-class Ensemble(nn.Module):
-    "Models that write together, by the mean of their probabilities. ValueError for different vocabulary sizes."
-
-    def __init__(self, models: Sequence[nn.Module]):
-        super().__init__()
-        if len(sizes := {m.config.vocab_size for m in models}) != 1:
-            raise ValueError(f"an ensemble has one vocabulary, and these have {sorted(sizes) or 'no models'}")
-        self.models = nn.ModuleList(models)
-        self.config = min((m.config for m in models), key=max_positions)  # the shortest table of positions binds
-
-    @property
-    def embedding(self) -> nn.Module:
-        return self.models[0].embedding
-
-    def to_search(self, precision: Precision, kernel: str | None) -> "Ensemble":
-        "The members as `packed` makes each of them."
-        return Ensemble([packed(model, precision, kernel) for model in self.models])
-
-    def start(self, src: Int[Tensor, "sentence src"]) -> "EnsembleState":
-        return EnsembleState([start(model, src) for model in self.models])
-
-    def target_losses(self, batch: Batch) -> tuple[Float[Tensor, " tokens"], Bool[Tensor, " tokens"]]:
-        "`losses_of` all target tokens of a batch, sentence by sentence; as many sentences at a time as fit."
-        device, following = self.embedding.weight.device, batch.tgt[:, 1:]
-        most, parts = max(1, rows_at_once(device, self.config.vocab_size) // batch.tgt.size(1)), []
-        sides = (side.to(device).split(most) for side in (batch.src, batch.tgt[:, :-1], following))
-        for src, tgt, truth in zip(*sides):
-            parts.append(losses_of(self(src, tgt)[truth != PAD], truth[truth != PAD]))
-        return tuple(map(torch.cat, zip(*parts)))
-
-    def forward(self, src: Int[Tensor, "batch src"],
-                tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, "batch tgt vocab_size"]:
-        "The logarithm of the mean probability of the token that follows each position of `tgt`."
-        return mean_probability([model(src, tgt) for model in self.models])
-
-
-def mean_probability(logits: Sequence[Float[Tensor, "*place vocab_size"]]) -> Float[Tensor, "*place vocab_size"]:
-    "The log of the mean of several models' probabilities, from their `logits`."
-    return torch.stack([x.log_softmax(-1) for x in logits]).logsumexp(0) - math.log(len(logits))
-
-
-class EnsembleState:
-    "The states of an ensemble's members, which all follow the same search."
-
-    def __init__(self, members: list):
-        self.members = members
-
-    def step(self, tokens: Int[Tensor, "sentence place"]) -> Float[Tensor, "sentence place vocab_size"]:
-        return mean_probability([member.step(tokens) for member in self.members])
-
-    def reorder(self, parent: Int[Tensor, "sentence place"]) -> None:
-        for member in self.members:
-            member.reorder(parent)
-
-    def select(self, rows: Int[Tensor, " kept"]) -> None:
-        for member in self.members:
-            member.select(rows)

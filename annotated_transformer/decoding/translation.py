@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CONTROL_CHARACTERS', 'Attention', 'Translation', 'cut_sources', 'side_by_side', 'batches', 'pad_rows',
            'optional_progress_bar', 'Translator', 'text_of', 'to_translation', 'attention_of', 'is_far_larger',
-           'translator_of', 'load', 'ensemble']
+           'translator_of', 'load']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
@@ -28,8 +28,7 @@ from torch import Tensor, nn
 from ..corpus.batching import Batch, batch_indices, pad
 from ..corpus.vocabulary import Vocabulary
 from .prefixes import parse_prefixes, with_prefixes
-from .search import (
-    Ensemble, Hypothesis, SearchConfig, beam_search, sample, search_config)
+from .search import Hypothesis, SearchConfig, beam_search, sample, search_config
 from ..engine.fast import plain
 from ..engine.kernels import (
     STORED, Precision, check_finite, default_precision, round_weights)
@@ -386,19 +385,3 @@ def load(run: str | Path, precision: Precision | None = None, kernel: str | None
     """
     found = find_run(run)
     return translator_of(found, found.weights(), precision, kernel)
-
-
-def ensemble(members: Sequence[Translator]) -> Translator:
-    "Translators that write together, by the mean of their probabilities. InputError if their vocabularies differ."
-    if len(members) == 1:
-        return members[0]
-    for other in members:
-        if other.vocabulary.digest != members[0].vocabulary.digest:
-            first, second = (m.run.folder if m.run else "a model" for m in (members[0], other))
-            raise InputError(f"{second}: its vocabulary is not that of {first}: "
-                             "only runs with the same vocabulary can write together")
-    first = members[0]
-    if other := [member.precision for member in members if member.precision != first.precision]:
-        raise InputError(f"{first.precision} and {other[0]}: load all that are to write together in one precision")
-    return Translator(Ensemble([member.model for member in members]), first.vocabulary, first.run, first.precision,
-                      first.kernel)

@@ -180,14 +180,12 @@ SMALLEST = 1 << 15  # numbers in a matrix that is worth a trial
 MARGIN = 1.05
 
 
-def seconds_of(
-    products: dict[str, tuple[Product, Product]], x: Float[Tensor, "rows n"], rounds: int = 10
-) -> dict[str, float]:
+def seconds_of(products: dict[str, tuple[Product, Product]], x: Float[Tensor, "rows n"]) -> dict[str, float]:
     """The shortest call of each product, `(small, tall)`: the small one brings the code into the cache, the tall
     one is timed. After three rounds, what is far behind drops out.
     """
     found, much = dict.fromkeys(products, math.inf), torch.empty(1 << 22)
-    for i in range(rounds):
+    for i in range(10):
         much.fill_(0.0)
         for name, (small, tall) in products.items():
             if i > 2 and found[name] > 4 * min(found.values()):

@@ -242,13 +242,13 @@ def tree_sentences(vocabulary: Vocabulary, trees: Iterable[Tree], n: int) -> lis
 
 # %% ../../nbs/experiments/attention_heads.ipynb #8bd8a6b2
 @torch.inference_mode()
-def word_weights(model: Transformer, sentences: Sequence[Sentence], batch_tokens: int = 2000
+def word_weights(model: Transformer, sentences: Sequence[Sentence]
                  ) -> Iterator[tuple[int, dict[str, Float[Tensor, "layer head query_word key_word"]]]]:
     "Each sentence's number and its weights between words in `encoder` and `cross`; the last key is the end."
     device, layers = next(model.parameters()).device, range(model.config.n_layers)
     sources, targets = [s.src.ids for s in sentences], [s.tgt.ids for s in sentences]
     inputs = [[START, *ids[:-1]] for ids in targets]
-    for batch in batches(sources, targets, batch_tokens):
+    for batch in batches(sources, targets, 2000):
         with recording(model) as recorded:
             model.decode(pad_rows(inputs, batch).to(device), *model.encode(pad_rows(sources, batch).to(device)))
         stacks = {stack: torch.stack([recorded[SUBLAYERS[stack].format(layer)][0] for layer in layers]).float().cpu()

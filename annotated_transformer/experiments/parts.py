@@ -52,16 +52,17 @@ class Effect(NamedTuple):
     says: str
 
 
-def effects(values: Mapping[str, Mapping[int, float]], bound: float, whole: str = "nothing") -> dict[str, Effect]:
-    """The effect of each row, from the values of each row by seed, by the rule: `bound` is the largest difference that
-    counts as none. Only seeds that all rows have count.
+def effects(values: Mapping[str, Mapping[int, float]], bound: float) -> dict[str, Effect]:
+    """The effect of each row, from the values of each by seed, the row `nothing` among them, by the rule: `bound` is
+    the largest difference that counts as none. Only seeds that all rows have count.
     """
-    seeds, rows = sorted(set.intersection(*map(set, values.values()))), [row for row in values if row != whole]
+    seeds, rows = sorted(set.intersection(*map(set, values.values()))), [row for row in values if row != "nothing"]
     if len(seeds) < 2:
-        differences = {row: [values[row][seed] - values[whole][seed] for seed in values[row] if seed in values[whole]]
+        whole = values["nothing"]
+        differences = {row: [values[row][seed] - whole[seed] for seed in values[row] if seed in whole]
                        for row in rows}
         return {row: Effect(d[0], -math.inf, math.inf, "one run") for row, d in differences.items() if d}
-    x = np.array([[values[row][seed] for seed in seeds] for row in (whole, *rows)])
+    x = np.array([[values[row][seed] for seed in seeds] for row in ("nothing", *rows)])
     rest = x - x.mean(0) - x.mean(1, keepdims=True) + x.mean()
     freedom = (len(x) - 1) * (len(seeds) - 1)
     error = math.sqrt((rest**2).sum() / freedom * 2 / len(seeds))

@@ -22,7 +22,8 @@ from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import load_vocabulary
 from ..decoding.scores import score
 from ..decoding.evaluation import evaluate, write_sentences
-from ..decoding.translation import Translator, ensemble, load
+from ..decoding.ensembles import ensemble
+from ..decoding.translation import Translator, load
 from ..engine.kinds import build, kind_of
 from .costs import measure_updates, sequential_steps, update_flops
 from .runner import Place, Step, begun_run, read_plan

@@ -16,7 +16,8 @@ from annotated_transformer.commands import cli
 from annotated_transformer.commands.translate import likely_mistake, save_attention
 from annotated_transformer.corpus.vocabulary import load_vocabulary
 from annotated_transformer.decoding.evaluation import evaluate
-from annotated_transformer.decoding.translation import ensemble, load
+from annotated_transformer.decoding.ensembles import ensemble
+from annotated_transformer.decoding.translation import load
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.text_files import LONGEST
 from command_line import fails, in_process, refused, said, typed, write, wrong

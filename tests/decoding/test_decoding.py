@@ -23,10 +23,10 @@ from annotated_transformer.corpus.sources import sacrebleu_files
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.scores import bleu
-from annotated_transformer.decoding.search import (
-    Ensemble, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
+from annotated_transformer.decoding.ensembles import Ensemble, ensemble
+from annotated_transformer.decoding.search import SearchConfig, beam_search, greedy, plain_beam_search, sample, search
 from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
-from annotated_transformer.decoding.translation import Translator, ensemble, load, side_by_side
+from annotated_transformer.decoding.translation import Translator, load, side_by_side
 from annotated_transformer.engine.kernels import default_precision
 from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN

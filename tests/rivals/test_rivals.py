@@ -20,7 +20,8 @@ from annotated_transformer.commands import cli
 from annotated_transformer.commands.train import configured, open_or_start, peak_rate
 from annotated_transformer.corpus.batching import Batch, ParallelCorpus
 from annotated_transformer.decoding.search import beam_search, plain_beam_search
-from annotated_transformer.decoding.translation import ensemble, load
+from annotated_transformer.decoding.ensembles import ensemble
+from annotated_transformer.decoding.translation import load
 from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.engine.fast import FastDropout, fast_to_train, target_hidden
 from annotated_transformer.engine.kinds import architecture, build
