@@ -432,4 +432,5 @@ def show_examples(folder: Path, line: dict, examples: list[tuple[str, str, str]]
     with writing(folder / "translations" / f"step_{line['step']}.txt", "w") as file:
         file.write(text + "\n")
     title = f"Update {line['step']:,}, development perplexity {line['dev_perplexity']:.2f}"
-    tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal has gone
+        tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)

@@ -1,8 +1,10 @@
 """Where people run it: disks that promise less, mounts, links and devices, a cluster's variables and signals, users
 without a home, a notebook."""
+import ast
 import errno
 import io
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from annotated_transformer import __version__
 from annotated_transformer.commands import cli
 from annotated_transformer.tools import files, options, processes
 from annotated_transformer.tools.files import InputError, building, cache_folder, creating, locked, taken, writing
@@ -19,7 +22,7 @@ from annotated_transformer.training import loop
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
-from here import SHAPE
+from here import ROOT, SHAPE
 
 ROOT_USER = os.name == "posix" and os.getuid() == 0
 
@@ -247,20 +250,53 @@ def test_the_cache_of_a_user_without_a_home(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / f"annotated_transformer-{os.getuid()}"
 
 
-def test_a_container_without_a_user(tmp_path):
-    """No HOME, no passwd entry, a working directory that holds a folder of the package's name, and bytecode without
-    docstrings and assertions."""
+@pytest.mark.parametrize("home", [{}, {"HOME": "bin"}], ids=["no HOME", "a HOME that cannot be written"])
+def test_a_container_without_a_user(tmp_path, home):
+    """No passwd entry, a package and a working directory that cannot be written, in the latter a folder of the
+    package's name, and bytecode without docstrings and assertions."""
+    package = shutil.copytree(ROOT / "annotated_transformer", tmp_path / "lib" / "annotated_transformer",
+                              ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "annotated_transformer").mkdir()
     (tmp_path / "text").write_text("The cow is old .\n")
     (tmp_path / "bin").mkdir()  # of the command, as a console script
     (tmp_path / "bin" / "command").write_text("from annotated_transformer.commands.cli import main; main()")
+    subprocess.run(["chmod", "-R", "a-w", tmp_path], check=True)
+    there = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path / "lib")}
     done = subprocess.run(
         ["unshare", "-U", "--map-user=12345", "--map-group=12345", sys.executable, "-OO", "bin/command",
-         "translate", "grammar", "text"], cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True)
+         "translate", "grammar", "text"], cwd=tmp_path, env=there | home, capture_output=True, text=True)
+    subprocess.run(["chmod", "-R", "u+w", tmp_path], check=True)  # pytest removes it
     if "unshare" in done.stderr:
         pytest.skip(f"no other users here: {done.stderr.strip()}")
     assert (done.returncode, done.stdout) == (0, "Die Kuh ist alt.\n"), done.stderr
+    assert not [*package.rglob("__pycache__"), *(tmp_path / "bin").glob(".cache")], "it could be written after all"
+
+
+def test_bytecode_without_docstrings_and_assertions_has_the_same_help():
+    helps = [subprocess.run([sys.executable, *flags, "-m", "annotated_transformer", "train", "--help"], check=True,
+                            cwd=ROOT, capture_output=True, text=True).stdout for flags in ([], ["-OO"])]
+    assert helps[0] == helps[1] and "equation 3" in helps[0]
+    for path in (ROOT / "annotated_transformer").rglob("*.py"):  # a check by `assert` would be gone
+        assert not any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(path.read_text("utf-8")))), path
+
+
+def test_a_folder_of_the_packages_name_is_not_taken_for_it(tmp_path):
+    "A checkout that was installed to be edited is asked for names only after the working directory."
+    (tmp_path / "here" / "annotated_transformer").mkdir(parents=True)
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Checkout:
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] == "annotated_transformer":
+            return PathFinder.find_spec(name, ["/".join([{str(ROOT)!r}, *name.split(".")[:-1]])])
+
+sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Checkout)
+""")
+    done = subprocess.run([sys.executable, "-m", "annotated_transformer", "--version"], cwd=tmp_path / "here",
+                          env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"annotated-transformer {__version__}\n"), done.stderr
 
 
 def test_commands_print_into_a_cell(tmp_path, monkeypatch, capsys):

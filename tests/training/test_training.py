@@ -299,19 +299,37 @@ def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
     assert_same(run.folder, undisturbed(2, TRAINING.steps))
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_sigterm_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, processes):
+@pytest.mark.parametrize("number, processes", [
+    (signal.SIGTERM, 1), (signal.SIGHUP, 1), pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow)])
+def test_a_signal_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, number, processes):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    before = signal.signal(number, signal.SIG_DFL)  # where the tests themselves run under nohup, SIGHUP is ignored
     process = start(run.folder, processes)
+    signal.signal(number, before)
     while process.poll() is None and not any(m["step"] >= 9 for m in run.history.metrics()):
         time.sleep(0.002)
-    process.terminate()
+    process.send_signal(number)
     said, _ = process.communicate(timeout=120)
     newest = run.checkpoints.found()[-1][0]
     assert "Continue with" in said and newest < TRAINING.steps, said
     assert newest >= max(step for step, _ in reports(run.folder))  # nothing that was done is lost
     end(start(run.folder, processes))
     assert_same(run.folder, undisturbed(processes, TRAINING.steps))
+
+
+def test_a_terminal_that_closes_unheard(data, undisturbed, tmp_path):
+    "A SIGHUP that is ignored stays so, and training goes on, though there is nobody left to show translations to."
+    run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
+    terminal, inside = os.openpty()
+    process = subprocess.Popen(["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *command(run.folder)], stdin=inside,
+                               stdout=inside, stderr=inside, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    os.close(inside)
+    while process.poll() is None and not run.history.metrics():
+        time.sleep(0.002)
+    os.close(terminal)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(120) == 0
+    assert_same(run.folder, undisturbed(1, TRAINING.steps))
 
 
 # ---------------------------------------------------------------------------------------------------- save, then
