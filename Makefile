@@ -9,6 +9,8 @@ DEVELOP = .venv/.develop
 NB = * */*
 BOOKS = $$(for nb in $(NB); do ls nbs/$$nb.ipynb; done)
 PAPER =
+# chapters of rooms whose own tests do the work each day; `make test-all` runs these, too, and `make evidence` those of experiments
+LATER = ^[_.]|^(commands|exports|imports|experiments)$$
 
 RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
 # two processes share the cores, one thread each; start_here trains for a tenth of its updates
@@ -25,10 +27,10 @@ help: ## what there is (this list)
 demo: $(RUNTIME) ## train a small Transformer, watch it learn to translate (minutes)
 	@$(RUN) annotated-transformer demo
 
-test: $(DEVELOP) ## the checks of ten minutes: every chapter runs, the package works
-	@status=0; $(CHECK) nbdev_test --n_workers 2 || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
+test: $(DEVELOP) ## the checks of each day: the book's chapters run, the package works
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --skip_folder_re '$(LATER)' || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
-test-all: $(DEVELOP) ## also the slow ones, and the evidence
+test-all: $(DEVELOP) ## every chapter, the slow tests, and the evidence
 	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/experiments || status=1; exit $$status
 
 check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run, its room tested (make check NB=model/attention)
@@ -38,8 +40,8 @@ check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run,
 	@$(CHECK) nbdev_test --path nbs/$(NB).ipynb
 	@for room in $(wildcard tests/$(firstword $(subst /, ,$(NB)))); do $(CHECK) pytest -n 2 --dist loadgroup $$room; done
 
-evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts and the runner
-	@$(CHECK) pytest -n 2 --dist loadgroup tests/experiments
+evidence: $(DEVELOP) ## the records' digests, the summary, the verdicts, the runner, and their chapters
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --folder_re 'experiments' || status=1; $(CHECK) pytest -n 2 --dist loadgroup tests/experiments || status=1; exit $$status
 
 lab: $(DEVELOP) ## read and run the chapters in JupyterLab (PAPER=your/copy of the paper's source: its words folded in)
 	@$(RUN) jupyter trust nbs/*.ipynb nbs/*/*.ipynb > /dev/null

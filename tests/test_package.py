@@ -195,6 +195,7 @@ def test_constraints_are_whole():
     assert names <= pinned().keys(), f"constraints.txt lacks {', '.join(sorted(names - pinned().keys()))}"
 
 
+@pytest.mark.slow
 def test_a_revision_tells_of_changed_code_and_not_of_new_records(tmp_path):
     checkout = tmp_path / "checkout"
     if not (ROOT / ".git").exists():

@@ -279,6 +279,7 @@ def share_of_seven(ids: torch.Tensor) -> torch.Tensor:
     return ((ids[:, 1:] == 7) & mask).sum(1) / mask.sum(1)
 
 
+@pytest.mark.slow
 def test_a_large_penalty_keeps_the_policy_where_it_was():
     moved = []
     for beta in (0.0, 10.0):

@@ -151,6 +151,7 @@ def test_devices_and_threads(capsys, tmp_path):
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("tools.records", "nbs/results"), ("commands.cli", "--version")])
 def test_programs_whose_output_nobody_reads(arguments):
     "The reader has gone before the first line, or the stream is closed: no traceback, and nothing is said."

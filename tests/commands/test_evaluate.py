@@ -285,6 +285,7 @@ def test_evaluate_writes_json_alone(texts, capsys, tmp_path):
     assert found["metrics"]["perplexity_per_word"] > found["metrics"]["perplexity"] > 1
 
 
+@pytest.mark.slow
 def test_scoring_files_needs_no_run_and_no_terminal(texts):
     "In a process of its own: JSON on standard output, no bar in a file, nothing but the next step on standard error."
     _, wanted, made = texts
@@ -294,6 +295,7 @@ def test_scoring_files_needs_no_run_and_no_terminal(texts):
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("Next: ")
 
 
+@pytest.mark.slow
 def test_a_terminal_that_shows_ascii_alone(made, tmp_path):
     "Nothing ends in a traceback; what cannot be shown is escaped, and JSON stays JSON."
     sources, wanted = write(tmp_path / "müde.en",
@@ -310,6 +312,7 @@ def test_a_terminal_that_shows_ascii_alone(made, tmp_path):
     assert done.returncode == 2 and b"gr\\xf6\\xdfer" in done.stderr and done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_a_name_of_any_bytes(made, tmp_path):
     "A reference file whose name is not UTF-8: its scores stand in the run's record, and the next command reads it."
     run = shutil.copytree(made / "run", tmp_path / "run\udcfe")

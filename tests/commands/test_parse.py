@@ -66,6 +66,7 @@ def test_a_sentence_longer_than_any_in_training(small_parser, lines_of):
     assert code == 2 and cut == [out[0], ""] and told.count("\n") == 1 and "text, line 2" in told
 
 
+@pytest.mark.slow
 def test_a_sentence_beyond_the_models_limit(lines_of):
     out, told, code = lines_of("The dog sleeps.\n\n" + "dog " * 1500 + "\nThe dog sleeps.\n", *GREEDY)
     assert code == 0 and "line 3" in told and "1,024" in told and told.count("warning") == 1
@@ -94,6 +95,7 @@ def test_a_part_of_a_treebank_is_scored(tmp_path, treebanks, capsysbinary):
     assert record["task"] == "parsing" and f"{record['metrics']['f1/test']:.2f}" in told and "24 sentences" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["recurrent", "convolutional"])
 def test_a_rival_parses(kind, tmp_path, capsys):
     "Among trees alone."

@@ -81,6 +81,7 @@ def test_another_vocabulary_is_never_mixed_with_old_ids(made, text, tmp_path, mo
         open_or_start(tmp_path / "run", tmp_path / "data", "tiny", {})
 
 
+@pytest.mark.slow
 def test_a_corpus_from_pipes_is_continued(text, tmp_path):
     "The pipes' names are others each time."
     files = " ".join(f"<(cat {path})" for path in text["train"])
@@ -331,6 +332,7 @@ def test_another_vocabulary_after_a_kill_or_without_one(tmp_path, command, more,
         assert expected in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_killed_while_one_folder_takes_the_place_of_another(tmp_path, command):
     "Sub-folders, such as runs, are never lost with the text that is replaced."
     other = command(tmp_path / "a", "--vocab-size", "80", "--overwrite", "--max-words", "100")

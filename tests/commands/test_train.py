@@ -48,6 +48,7 @@ def test_a_run_is_left_whole_and_the_same_command_again_changes_nothing(made, tm
     assert ((run / "metrics.jsonl").read_text(), Run.open(run).record.read()["metrics"]) == before
 
 
+@pytest.mark.slow
 def test_train_whose_report_nobody_reads(made, tmp_path):
     command = (f"{sys.executable} -m annotated_transformer train {tmp_path / 'run'} --data {made / 'data'} "
                f"--config tiny {' '.join(OPTIONS)} 2>&1 | head -n 1; echo ${{PIPESTATUS[0]}}")
@@ -96,6 +97,7 @@ def test_processes_begin_a_run_themselves_and_speak_once(data, tmp_path):
         Run.open(tmp_path / "run").checkpoints.found()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("package")
 def test_the_training_command_loads_no_other_part(run):
     "Nothing of parsers, rivals, charts and experiments; a rival's module is loaded when it is asked for."
@@ -117,6 +119,7 @@ print("so it is")
     assert printed == "so it is\n"
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("package")
 def test_it_needs_no_extra(run, made, text, tmp_path):
     "From a plain installation: trained, translated."

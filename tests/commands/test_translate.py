@@ -61,6 +61,7 @@ def test_translate_survives_a_reader_that_leaves(made, text):
     assert process.returncode == 141 and b"Traceback" not in error
 
 
+@pytest.mark.slow
 def test_ten_thousand_words(made):
     done = in_process(["translate", made / "run", *GREEDY], b"dog " * 10_000 + b"\nThe dog sleeps.\n")
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
@@ -178,6 +179,7 @@ def test_memory_does_not_grow_with_the_stream(tmp_path):
         assert sum(line == b"line %d\n" % i for i, line in enumerate(file)) == 1_000_000
 
 
+@pytest.mark.slow
 def test_line_without_end(tmp_path):
     "An endless line takes no more memory than its first megabyte, and is cut between two characters."
     small, _ = streamed(tmp_path, "stub", [b"a\n"])
@@ -201,6 +203,7 @@ cli.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_progress_on_a_file_and_none_on_a_pipe(made, tmp_path):
     "With the time left, on a terminal: a pseudo-terminal stands for it."
     import pty

@@ -48,6 +48,7 @@ def test_words_of_the_test_sets_are_known(sets):
             assert not unknown, unknown
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process_and_for_good():
     "Nothing hangs on the order of a set; and the shipped models and their records rest on these very sentences."
     digest = hashlib.sha256("".join(map(repr, islice(examples(7), 300))).encode()).hexdigest()

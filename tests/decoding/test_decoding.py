@@ -73,6 +73,7 @@ def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, sh
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(st.integers(0, 10_000), st.integers(2, 6))
 def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
@@ -91,6 +92,7 @@ def test_forgetting_dead_branches_changes_nothing(seed, beam_size):
     assert len(kept) == 3 and all(len(h.ids) > 48 for h in found[0])  # steps 16, 32, 48: there was something to forget
 
 
+@pytest.mark.slow
 def test_a_long_search_forgets_its_dead_branches(monkeypatch):
     "Every sixteenth step leaves at least three keys of four that some beginning still descends from."
     model, src, known = model_of(1, ends=False), sources([5], 1), []
@@ -342,7 +344,8 @@ def test_what_lacks_a_library_says_which(library, use, monkeypatch):
         use()
 
 
-@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("precision", ["float16", *(pytest.param(name, marks=pytest.mark.slow)
+                                                   for name in ("bfloat16", "int8"))])
 def test_rounded_products_translate_nearly_the_same(precision):
     from annotated_transformer.corpus import grammar
     lines = [example.src for _, example in zip(range(200), grammar.examples(seed=11))]
@@ -391,7 +394,7 @@ def test_one_precision_for_all_that_is_computed():
     fails(lambda: ensemble([translator, exact]), "float16 and float32")
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.slow), "float16"])
 def test_searches_see_every_change_of_a_weight(precision):
     "Also through `.data`, which raises no version; an exchange of two rows leaves every sum as it was."
     translator = load("grammar", precision)

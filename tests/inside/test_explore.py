@@ -386,6 +386,7 @@ def test_an_edge_is_dragged_to_another_word(page, html):
     assert text_of(page, "now") == "Die Kuh sieht das Pferd, aber es spielt."
 
 
+@pytest.mark.slow
 def test_the_copied_python_says_the_same(page, html, capsys):
     opened(page, html)
     for action in ("setEdge(6, 1, null)", "setHead('cross.1.0', 'zero')", "setHead('decoder.0.3', 'mean')",

@@ -77,7 +77,8 @@ def trained(data, tmp_path_factory):
 # --- trained ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_trained_killed_and_continued(trained, data, tmp_path, kind):
     "A process of its own is killed in the middle; continued, it ends as the undisturbed one, bit for bit."
     run = open_or_start(tmp_path / "run", data, kind, SMALL[kind] | TRAINING).folder
@@ -386,6 +387,7 @@ def test_the_peak_is_their_papers_at_any_width_and_warm_up(changes):
     assert configured("recurrent-own", changes | {"lr_scale": 0.3})[1].lr_scale == 0.3
 
 
+@pytest.mark.slow
 def test_different_kinds_write_together(trained, data):
     runs = [trained(kind) for kind in ("transformer", "recurrent", "input-feeding", "convolutional", "bytenet",
                                        "deep-att", "mixture-of-experts")]

@@ -70,6 +70,7 @@ def test_every_altered_digit_shows(tmp_path):
             read_records(tmp_path)
 
 
+@pytest.mark.slow
 def test_many_processes_add_to_one_file(tmp_path):
     program = """if True:
         import json, sys
@@ -265,6 +266,7 @@ def test_a_run_continued_at_another_revision_says_so(data, tmp_path, monkeypatch
     assert record["weights"] == hashlib.sha256((run.folder / "averaged.safetensors").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_its_sitting(data, tmp_path):
     "SIGKILL right after a checkpoint was saved: the sitting ends there."
     run = begin(tmp_path / "run", data)

@@ -642,6 +642,7 @@ def test_translations_are_shown_and_kept_at_each_measurement(data, tmp_path, cap
 # ---------------------------------------------------------------------------------------------------- what goes wrong
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over(data, undisturbed, tmp_path, capsys):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     kill_at(start(run.folder), run, 14, 0.0)
@@ -751,6 +752,7 @@ def test_a_disk_that_is_full_at_once(data, tmp_path, monkeypatch):
     assert Run.open(start_run(tmp_path / "run", data, SHAPE, TRAINING).folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 def test_a_disk_that_is_really_full(data, tmp_path):
     disk = tmp_path / "disk"
@@ -804,6 +806,7 @@ def test_a_compiler_that_fails(data, tmp_path, monkeypatch):
         train(run)
 
 
+@pytest.mark.slow
 def test_two_trainings_of_one_run(data, tmp_path):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     with run.lock():
@@ -893,6 +896,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypat
     assert at_rename == [{p.name for p in path.iterdir()}] == [{"model.safetensors", "state.pt", "digests.json"}]
 
 
+@pytest.mark.slow
 def test_two_processes_note_their_scores_at_once(finished, tmp_path):
     folder = shutil.copytree(finished, tmp_path / "run")
     note = ("import sys; from annotated_transformer.training.runs import Run; run = Run.open(sys.argv[1])\n"
