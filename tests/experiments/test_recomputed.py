@@ -39,8 +39,12 @@ def runs(patterns: dict[str, str], measure: str, mixed: bool) -> list[tuple[str,
             for system, pattern in patterns.items() for name, r in RAW.items() if fnmatch(name, pattern)]
 
 
-def two_way(table: list[tuple[str, tuple, float]], ours: str, other: str, looks: int) -> tuple[float, float, float]:
-    "Least squares by QR on indicators, `other` and one block left out: the effect of `ours`, and its interval."
+def two_way(table: list[tuple[str, tuple, float]], ours: str, other: str, looks: int,
+            of_sentences: float = 0.0) -> tuple[float, float, float]:
+    """Least squares by QR on indicators, `other` and one block left out: the effect of `ours`, and its interval.
+
+    `of_sentences` is the variance of the effect over so many of Multi30k's development sentences.
+    """
     systems = [other, *sorted({s for s, *_ in table} - {other})]
     blocks = sorted({b for _, b, _ in table}, key=str)
     x = np.array([[1, *(s == t for t in systems[1:]), *(b == c for c in blocks[1:])] for s, b, _ in table], float)
@@ -50,10 +54,35 @@ def two_way(table: list[tuple[str, tuple, float]], ours: str, other: str, looks:
     fitted, at = np.linalg.solve(r, q.T @ y), systems.index(ours)
     free = len(y) - x.shape[1]
     error = np.linalg.norm(y - x @ fitted) / math.sqrt(free) * np.linalg.norm(np.linalg.inv(r)[at])
-    half = stats.t.isf(0.025 / looks, free) * error
+    both = error**2 + of_sentences
+    free = both**2 / (error**4 / free + of_sentences**2 / (SENTENCES - 1))
+    half = stats.t.isf(0.025 / looks, free) * math.sqrt(both)
     return fitted[at], fitted[at] - half, fitted[at] + half
 
 
+def over_sentences(ours: str, other: str, measure: str) -> float:
+    "The variance of a difference of two rows over sentences: jackknife, over the blocks that both have, else all."
+    blocks = [{(r["seed"], *place(r)): name for name, r in RAW.items() if fnmatch(name, ROWS[row])}
+              for row in (ours, other)]
+    shared = blocks[0].keys() & blocks[1].keys()
+    left_out = []
+    for of in blocks:
+        numbers = []
+        for block in shared or of:
+            counts = np.loadtxt(RESULTS / "sentences" / f"{of[block]}.sentences.tsv", skiprows=1)
+            length, theirs, *right, a, b, c, d, nats, tokens, _ = (counts.sum(0) - counts).T
+            if measure == "perplexity":
+                numbers.append(-100 * nats / tokens)
+            else:
+                logs = [np.log(n / of_all) for n, of_all in zip(right, (a, b, c, d))]
+                numbers.append(100 * np.exp(np.minimum(1 - theirs / length, 0) + np.mean(logs, 0)))
+        left_out.append(np.mean(numbers, 0))
+    difference = left_out[0] - left_out[1]
+    assert len(difference) == SENTENCES
+    return (SENTENCES - 1) / SENTENCES * ((difference - difference.mean()) ** 2).sum()
+
+
+SENTENCES = 1014
 ROWS = {row: f"row_small_{row}_seed*" for row in {r["row"] for name, r in RAW.items() if name.startswith("row_small_")
                                                    and "_seed" in name}}
 PARSERS = {f"{runs} metrics.f1/test": runs for runs in (f"parsing_craft_tenth{kind}_seed*" for kind in (
@@ -77,7 +106,9 @@ def test_effects_and_intervals(claim, systems, looks, mixed):
     for found in VERDICTS[claim]:
         table = runs(systems, found["measure"], mixed)
         for ours, other, effect, low, high, _ in found["effects"]:
-            assert two_way(table, ours, other, looks) == pytest.approx((effect, low, high), **LIKE), (ours, other)
+            variance = over_sentences(ours, other, found["measure"]) if systems is ROWS else 0.0
+            again = two_way(table, ours, other, looks, variance)
+            assert again == pytest.approx((effect, low, high), **LIKE), (ours, other)
 
 
 @pytest.mark.parametrize("claim, looks", [("better_than_convolutional_later", 4),
