@@ -26,7 +26,7 @@ setup(
     packages=[*find_packages(include=[package, package + ".*"]), package + ".results"],
     package_dir={package + ".results": cfg["nbs_path"] + "/results"},
     package_data={package: ["py.typed", "*.pyi", "pretrained/**/*", "resources/**/*", "experiments/**/*.toml"],
-                  package + ".results": ["*.json", "*.jsonl", "*.toml", "*.tsv"]},
+                  package + ".results": ["*.json", "*.jsonl", "*.toml", "*.tsv", "sentences/*.tsv"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ def records() -> dict[str, dict]:
 
 @pytest.fixture(scope="module")
 def found(records) -> dict[str, list[Found]]:
-    return judge_all(list(CLAIMS.values()), records)
+    return judge_all(list(CLAIMS.values()), module.with_sentences(records, RECORDS))
 
 
 # --- the file of claims -----------------------------------------------------------------------------------------------
@@ -132,10 +133,14 @@ def test_what_is_built_is_as_printed():
     for item in read_claims()["built"]:
         assert ("ours" in item) != ("proof" in item), item["says"]
         cells = json.loads((NBS / f"{item['chapter']}.ipynb").read_text())["cells"]
-        code = [line for cell in cells if cell["cell_type"] == "code" for line in "".join(cell["source"]).splitlines()]
+        code = packed("\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"))
         for proof in item.get("proof", []):  # an assertion of the chapter, by its beginning
-            assert "assert" in proof and any(line.strip().removeprefix("torch.testing.").startswith(
-                proof.removeprefix("torch.testing.")) for line in code), proof
+            assert "assert" in proof and packed(proof) in code, proof
+
+
+def packed(code: str) -> str:
+    "However its lines are broken."
+    return re.sub(r"\s|torch\.testing\.", "", code)
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="no copy of the paper here")
@@ -222,6 +227,86 @@ def test_looks_widen_the_interval():
     m = module.Margin(effect=1.0, error=1.0, freedom=2, seeds=3)
     assert m.interval(4)[1] - 1 == pytest.approx(stats.t.ppf(1 - 0.05 / 8, 2))
     assert m.p(1.0) == pytest.approx(2 * stats.t.sf(1, 2)) and m._replace(error=0.0).p(1.0) == 1
+
+
+# --- seeds and sentences together: rule 6 of the protocol -------------------------------------------------------------
+
+def sentences(*values: float, weights=None) -> pd.DataFrame:
+    return pd.DataFrame({"x": values, "weight": weights or 1.0})
+
+
+def share(sums) -> float:
+    return sums["x"] / sums["weight"]
+
+
+def together(worse: list[pd.DataFrame], better: list[pd.DataFrame]) -> module.Margin:
+    sides = ({seed: share(file.sum()) for seed, file in enumerate(of)} for of in (worse, better))
+    return module.over_sentences(compare(dict(zip("ab", sides)), "a", "b"), worse, better, share)
+
+
+def test_two_seeds_and_three_sentences_by_hand():
+    """Differences of the seeds: 2 and 4, so the mean is 3 and its variance 2 / 2 = 1. The mean difference of the three
+    sentences: 1, 3 and 5, so the variance of its mean is 4 / 3. Satterthwaite: (7/3)² / (1²/1 + (4/3)²/2) = 49/17.
+    """
+    m = together([sentences(0, 0, 0), sentences(1, 2, 3)], [sentences(0, 2, 4), sentences(3, 6, 9)])
+    assert (m.effect, m.seeds) == (pytest.approx(3), 2)
+    assert m.error**2 == pytest.approx(7 / 3) and m.freedom == pytest.approx(49 / 17)
+    assert m.interval()[0] == pytest.approx(3 - stats.t.ppf(0.975, 49 / 17) * math.sqrt(7 / 3))
+
+
+def test_of_a_ratio_of_sums_it_is_the_delta_methods_variance():
+    rng = np.random.default_rng(3)
+    tokens = rng.integers(5, 30, 2000)
+    worse, better = ([sentences(*(tokens * level + rng.normal(0, 3, 2000)), weights=[*tokens]) for _ in range(2)]
+                     for level in (2.0, 1.9))
+    difference = sum(b.x - w.x for w, b in zip(worse, better)) / 2
+    rest = difference - tokens * difference.sum() / tokens.sum()
+    sides = ({seed: share(file.sum()) for seed, file in enumerate(of)} for of in (worse, better))
+    seeds = compare(dict(zip("ab", sides)), "a", "b").error
+    of_sentences = together(worse, better).error**2 - seeds**2
+    assert of_sentences == pytest.approx(rest.var() / 2000 / tokens.mean() ** 2, rel=0.01)
+
+
+@pytest.mark.parametrize("seeds, of_seeds, of_sentences", [(3, 0.5, 3.0), (3, 0.0, 3.0), (5, 0.5, 0.3)])
+def test_intervals_cover_a_known_difference(seeds, of_seeds, of_sentences):
+    "What a seed and what a sentence adds to the difference is drawn with known variances; 95% hold the true one."
+    rng, covered, variances = np.random.default_rng(0), 0, []
+    for _ in range(400):
+        drawn = (7 + rng.normal(0, of_seeds, (seeds, 1)) + rng.normal(0, of_sentences, (1, 40))
+                 + rng.normal(0, 1, (seeds, 40)))
+        m = together([sentences(*[0.0] * 40)] * seeds, [sentences(*row) for row in drawn])
+        low, high = m.interval()
+        covered, variances = covered + (low < 7 < high), [*variances, m.error**2]
+    true = of_seeds**2 / seeds + of_sentences**2 / 40 + 1 / (40 * seeds)
+    assert mean(variances) == pytest.approx(true + 1 / (40 * seeds), rel=0.1)  # what is both's is in both
+    assert 0.93 <= covered / 400 <= 0.985
+
+
+def test_sentences_decide_where_all_runs_have_them():
+    "Seeds that agree about ten sentences do not know what others would say; one run without its file, and seeds alone."
+    def known(without: tuple = ()) -> dict:
+        found = rows(base=SPREAD, A1=moved(-2, -2))
+        for name, r in found.items():
+            nats = np.where(np.arange(10) % 2, 30.0, 10.0) * (1 if "_A1_" in name else 0.98)
+            nats[:2] += 20 * ("_A1_" in name)
+            r["table"] = pd.DataFrame({"nats": nats, "tokens": 10.0})
+        for name in without:
+            del found[name]["table"]
+        return found
+
+    claim = [CLAIMS["one_head_worse"] | {"measures": ["perplexity"]}]
+    (alone,), (one_less,), (both,) = (comparisons(claim, of) for of in (
+        rows(base=SPREAD, A1=moved(-2, -2)), known(("row_small_A1_seed1",)), known()))
+    assert alone == one_less and alone.verdict == HOLDS
+    assert both.margin.effect == alone.margin.effect and both.margin.error > 5 * alone.margin.error
+    assert both.verdict == OPEN
+
+
+def test_numbers_from_sums_are_the_records(records):
+    for name in ("row_small_base_seed0", "row_small_C5_seed10"):
+        sums = module.with_sentences({name: records[name]}, RECORDS)[name]["table"].sum()
+        for measure in ("perplexity", "BLEU", "accuracy"):
+            assert module.FROM_SUMS[measure](sums) == pytest.approx(module.quality(records[name], measure), rel=1e-5)
 
 
 # --- verdicts recomputed from the records -----------------------------------------------------------------------------
