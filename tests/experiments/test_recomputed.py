@@ -175,3 +175,31 @@ def expected() -> list[str]:
 def test_readmes_numbers():
     *lines, verdicts = shown()
     assert lines == expected() and "surely so" in verdicts
+
+
+def cost(system: str, target: float) -> tuple[list[int], list[float]]:
+    "Updates and operations until a single checkpoint of each of to_8000's seeds is at most at a perplexity."
+    updates, operations = [], []
+    for seed in range(3):
+        record = RAW[f"to_8000_{system}_seed{seed}"]
+        reached = [line["step"] for line in record["curve"] if line.get("dev_perplexity", math.inf) <= target]
+        updates.append(min(reached))
+        operations.append(record["metrics"]["flops"] / 8000 * min(reached))
+    return updates, operations
+
+
+def test_what_quality_costs():
+    "The line of What reproduced: to the best perplexity of the run that goes least far, and to 6."
+    cells = json.loads((ROOT / "nbs/results.ipynb").read_text())["cells"]
+    said = " ".join("".join(text for cell in cells for out in cell.get("outputs", [])
+                            for text in out.get("data", {}).get("text/markdown", [])).split())
+    least = max(min(line["dev_perplexity"] for line in RAW[f"to_8000_{system}_seed{seed}"]["curve"])
+                for system in ("transformer", "convolutional") for seed in range(3))
+    (ours, a), (theirs, b), (early, _), (sooner, _) = (cost(system, target) for target in (least, 6)
+                                                       for system in ("transformer", "convolutional"))
+    assert f"To perplexity {least:.2f} on captions" in said
+    each = [f"{min(x):,} to {max(x):,} updates ({min(y) / 1e14:.1f} to {max(y) / 1e14:.1f}·10¹⁴ operations)"
+            for x, y in ((ours, a), (theirs, b))]
+    other = each[1].replace(" updates", "").replace(" operations", "")
+    assert f"the Transformer needs {each[0]}, ConvS2S {other}; to 6, " in said
+    assert {*sooner} == {1900} and f"to 6, {min(early):,} to {max(early):,} and 1,900." in said
