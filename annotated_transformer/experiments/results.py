@@ -7,9 +7,10 @@ __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'HERE', 'OWN_ROWS', 'CARRIED_ON', 'SU
            'PARSERS', 'SETS', 'titles', 'titled', 'abandoned', 'cell', 'averaged', 'cited', 'table_1', 'rival_cell',
            'small_version', 'table_2', 'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets', 'our_runs',
            'precision_of', 'machine_of', 'by_machine', 'shown_runs', 'row_cells', 'our_rows', 'table_3',
-           'appendix_table', 'parser_cell', 'table_4', 'all_tables']
+           'appendix_table', 'parser_cell', 'table_4', 'all_tables', 'built_table']
 
 # %% ../../nbs/experiments/results.ipynb #6262f513
+import pkgutil
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,8 @@ from statistics import mean, stdev
 from ..paper import tables as paper
 from .parsing_runs import parser_name
 from .variations import ROWS, SCALES, command_for
-from .judge import matching, read_claims
+from ..engine.kinds import resolved
+from .judge import COLOURS, FAILS, matching, read_claims
 from ..model.transformer import TransformerConfig, count_parameters
 from ..tools.records import finished, is_older, metric
 from ..drawing.result_tables import Cell, ResultTable, missing, power
@@ -320,3 +322,22 @@ def all_tables(records: dict[str, dict]) -> dict[str, ResultTable]:
     "Every table, by the name of its file."
     return {"table_1": table_1(records), "table_2": table_2(records), "table_2_ours": our_runs(records),
             "table_3": table_3(records), "table_4": table_4(records), "table_appendix": appendix_table(records)}
+
+# %% ../../nbs/experiments/results.ipynb #ev0built
+def built_table() -> ResultTable:
+    "Constants compared with the paper's, and algebra that a chapter proves."
+    def built(path: str) -> str:  # module:OBJECT.name; the widths that a configuration derives are numbers
+        module, _, names = path.partition(":")
+        found = pkgutil.resolve_name(f"annotated_transformer.{module}")
+        for name in names.split("."):
+            found = getattr(resolved(found), name)
+        return str(found)
+
+    lines = []
+    for item in read_claims()["built"]:
+        theirs, ours = item.get("printed", ""), built(item["ours"]) if "ours" in item else "proved"
+        same = "as printed" if ours in ("proved", theirs) else "differs"
+        lines.append((item["section"], item["says"], theirs, ours, same, item["chapter"]))
+    columns = ["section", "what", "the paper", "ours", "", "chapter"]
+    about = "constants and algebra: what no experiment can deny"
+    return ResultTable("Built as printed", about, columns, lines, colours={"differs": COLOURS[FAILS]})

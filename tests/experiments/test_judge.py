@@ -129,7 +129,7 @@ def test_a_wrong_option_is_noticed():
 
 
 def test_what_is_built_is_as_printed():
-    assert {line[4] for line in module.built_table().lines} == {"as printed"}
+    assert {line[4] for line in results.built_table().lines} == {"as printed"}
     for item in read_claims()["built"]:
         assert ("ours" in item) != ("proof" in item), item["says"]
         cells = json.loads((NBS / f"{item['chapter']}.ipynb").read_text())["cells"]
@@ -514,7 +514,7 @@ def test_a_busy_clock_and_an_old_record_are_marked():
 
 
 def test_the_saved_table_is_that_of_the_code(monkeypatch):
-    unlike = unlike_the_saved({"built": module.built_table()}, monkeypatch)
+    unlike = unlike_the_saved({"built": results.built_table()}, monkeypatch)
     assert not unlike, f"figures/tables: {', '.join(unlike)} are not the code's; run: make figures NB=claims"
 
 
