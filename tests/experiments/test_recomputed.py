@@ -201,5 +201,5 @@ def test_what_quality_costs():
     each = [f"{min(x):,} to {max(x):,} updates ({min(y) / 1e14:.1f} to {max(y) / 1e14:.1f}·10¹⁴ operations)"
             for x, y in ((ours, a), (theirs, b))]
     other = each[1].replace(" updates", "").replace(" operations", "")
-    assert f"the Transformer needs {each[0]}, ConvS2S {other}; to 6, " in said
-    assert {*sooner} == {1900} and f"to 6, {min(early):,} to {max(early):,} and 1,900." in said
+    assert f"the Transformer needs {each[0]}, ConvS2S {other}; to perplexity 6, " in said
+    assert {*sooner} == {1900} and f"to perplexity 6, {min(early):,} to {max(early):,} against ConvS2S's 1,900." in said
