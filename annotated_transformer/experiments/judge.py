@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'ALIKE', 'OPEN', 'SINGLE', 'ELSEWHERE', 'UNTESTED', 'COLOURS', 'FROM_SUMS', 'UNSIZED', 'SIZES',
-           'JUDGES', 'half_width', 'holm', 'Margin', 'joined', 'compare', 'Unmeasured', 'read_claims', 'number_at',
-           'number_of', 'quality', 'block_of', 'matching', 'runs_by_block', 'sides_of', 'pairs_of', 'systems_of',
-           'bleu', 'precisions', 'over_sentences', 'with_sentences', 'paper_margin', 'bound', 'Comparison',
-           'still_learning', 'too_small', 'decided', 'limit_of', 'margin', 'comparisons', 'margin_of_rows', 'Found',
-           'told', 'effects_in_words', 'judge_margins', 'wanted', 'of_parts', 'judge_value', 'rounds_in',
-           'judge_faster', 'heads_above', 'own_heads', 'count_heads', 'count_tasks', 'judge_models', 'judge_chosen',
-           'marks', 'judge_all']
+           'JUDGES', 'half_width', 'holm', 'Margin', 'compare', 'Unmeasured', 'read_claims', 'number_at', 'number_of',
+           'quality', 'block_of', 'matching', 'runs_by_block', 'sides_of', 'pairs_of', 'systems_of', 'bleu',
+           'precisions', 'over_sentences', 'with_sentences', 'paper_margin', 'bound', 'Comparison', 'still_learning',
+           'too_small', 'decided', 'limit_of', 'margin', 'comparisons', 'margin_of_rows', 'Found', 'told',
+           'effects_in_words', 'judge_margins', 'wanted', 'of_parts', 'judge_value', 'rounds_in', 'judge_faster',
+           'heads_above', 'own_heads', 'count_heads', 'count_tasks', 'judge_models', 'judge_chosen', 'marks',
+           'judge_all']
 
 # %% ../../nbs/experiments/judge.ipynb #f732ac75
 import math
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import t as student
 
 from ..drawing.result_tables import ResultTable
@@ -76,29 +77,27 @@ class Margin(NamedTuple):
         return float(2 * student.sf(abs(distance) / self.error, self.freedom)) if known else 1.0
 
 # %% ../../nbs/experiments/judge.ipynb #1e60f64f
-def joined(values: Mapping[str, Mapping], first: str) -> list[str]:
-    "The systems that a chain of common blocks joins to the first."
-    found, blocks = [first], set(values[first])
-    while more := [name for name in values if name not in found and blocks & values[name].keys()]:
-        found += more
-        blocks = blocks.union(*(values[name] for name in more))
-    return found
-
-
 def compare(values: Mapping[str, Mapping], worse: str, better: str) -> Margin | None:
-    """What `better` gains over `worse`: least squares with an effect for each system and for each block, over all runs.
+    """What `better` gains over `worse`: least squares with an effect for each system and for each block, over all runs
+    that a chain of common blocks joins to the two.
 
-    `values` are by system and block. None where no chain of blocks joins the two.
+    `values` are by system and block. None where no chain joins them.
     """
-    if not {worse, better} <= values.keys() or better not in (systems := joined(values, worse)):
+    if not {worse, better} <= values.keys():
         return None
-    runs = pd.DataFrame([(name, str(block), x) for name in systems for block, x in values[name].items()])
+    runs = pd.DataFrame([(name, str(block), x) for name, of in values.items() for block, x in of.items()])
     indicators = pd.get_dummies(runs[[0, 1]], prefix=["", "block "], prefix_sep="", dtype=float)
-    design, y = indicators.to_numpy(), runs[2].to_numpy() - runs[2].mean()
     side = 1.0 * (indicators.columns == better) - (indicators.columns == worse)
+    design, y = indicators.to_numpy(), runs[2].to_numpy()
+    part = connected_components(design.T @ design)[1]
+    if part[side > 0] != part[side < 0]:
+        return None
+    inside = part == part[side > 0]
+    there = design[:, inside].any(1)
+    design, y, side = design[there][:, inside], y[there] - y[there].mean(), side[inside]
     inverse = np.linalg.pinv(design.T @ design)
     fitted = inverse @ design.T @ y
-    freedom, rest = len(y) - design.shape[1] + 1, y - design @ fitted
+    freedom, rest = len(y) - len(side) + 1, y - design @ fitted
     spread = math.sqrt((rest @ rest) / freedom) if freedom else math.inf
     error = 0.0 if spread < 1e-9 * max(1.0, abs(y).max()) else spread * math.sqrt(side @ inverse @ side)
     return Margin(float(side @ fitted), error, freedom, min(len(values[worse]), len(values[better])))
@@ -592,13 +591,10 @@ def judge_all(claims: Sequence[dict], records: Mapping[str, dict], changed: Mapp
     "The verdicts on all claims: by name, one for each measure. `changed`: by claim the date of its rule's last change."
     by_name = judge_margins(claims, records)
     for claim in claims:
-        name = claim["name"]
-        if claim["judge"] != "margin":
-            try:
+        name, late = claim["name"], (changed or {}).get(claim["name"], "")
+        with suppress(Unmeasured):
+            if claim["judge"] != "margin":
                 by_name[name] = [JUDGES[claim["judge"]](claim, records)]
-            except Unmeasured:
-                by_name[name] = [Found(UNTESTED)]
-        late = (changed or {}).get(name, "")
         by_name[name] = [f._replace(marks=marks(claim, [records[of] for of in f.records], late))
-                         for f in by_name[name]]
+                         for f in by_name.get(name, [Found(UNTESTED)])]
     return by_name
