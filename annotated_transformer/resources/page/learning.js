@@ -12,7 +12,8 @@ const SWITCHES = {
     "Dot products grow with a head\u2019s width; undivided, the softmax picks one word and hardly learns.",
     "model/attention"],
   heads: ["Several heads", "one head", "Each head looks at one place; a single one has to average over all of them.",
-    "model/attention"], feed_forward: ["Feed-forward network", "no feed-forward",
+    "model/attention"],
+  feed_forward: ["Feed-forward network", "no feed-forward",
     "After the words have exchanged what they know, each is worked on by itself.", "model/feed_forward"],
   residual: ["Residual connections", "no residuals",
     "A sub-layer adds to what came in, so that gradients reach the bottom.", "model/layers"],
@@ -25,19 +26,23 @@ const SWITCHES = {
   causal_mask: ["Mask of the future", "no mask",
     "A word is predicted from earlier words alone, for no others exist when the model translates.", "model/attention"],
   cross_attention: ["Attention to the source", "no attention to the source",
-    "Through it the decoder reads the English.", "model/layers"], encoder: ["Encoder", "no encoder",
+    "Through it the decoder reads the English.", "model/layers"],
+  encoder: ["Encoder", "no encoder",
     "English words read one another before the decoder reads them. Off: it reads bare words.", "model/layers"],
   embedding_scale: ["\u221ad_model on embeddings", "no \u221ad_model",
     "Embeddings are drawn small; the factor lifts them to the size of the waves.", "model/embedding"],
   label_smoothing: ["Label smoothing", "no smoothing",
     "A tenth of the probability goes to all words, so that the model does not grow too sure.",
-    "training/regularization"], small_draw: ["Small first weights", "plain Xavier weights",
+    "training/regularization"],
+  small_draw: ["Small first weights", "plain Xavier weights",
     "Ours, not the paper\u2019s: what a sub-layer adds begins small, which does some of the normalisation\u2019s work.",
-    "model/transformer"], };
+    "model/transformer"],
+};
 const UNLIKE = Object.keys(SWITCHES).filter(name => !["heads", "scale", "post_norm", "warmup", "label_smoothing", "small_draw"]
   .includes(name)); // what the live page does not leave out
 // in the order in which they astonish: say what to look at, tell what was seen, ask
-const TASKS = [{ id: "learn", title: "Train it", change: {}, until: 1500, enough: 0.95,
+const TASKS = [
+  { id: "learn", title: "Train it", change: {}, until: 1500, enough: 0.95,
     say: "It begins with random numbers and sees nothing but pairs of sentences.",
     seen: r => r.right < 0.95 * r.of ? `${share(r)} are right after ${r.step} updates; usually it learns faster.`
       : `After ${Math.round(r.seconds)} seconds and ${(64 * r.step).toLocaleString("en")} pairs, ${share(r)} sentences that `
@@ -71,7 +76,8 @@ const TASKS = [{ id: "learn", title: "Train it", change: {}, until: 1500, enough
     ask: "What can it know about a sentence that it has never read?" },
   { id: "cut", title: "Cut what you have just trained", change: { d_model: 64, n_layers: 1, n_heads: 2 }, until: 500,
     say: "One wide layer of two heads. When it has learned, we cut the edge from \u201cit\u201d to its noun.",
-    ask: "Looking is not using: try the other head, and other sentences. When does the pronoun stay?" }, ];
+    ask: "Looking is not using: try the other head, and other sentences. When does the pronoun stay?" },
+];
 const LEARN = TASKS[0];
 let task = LEARN;
 const lowest = r => runs.every(other => other === run || !(last(other)?.loss < r.loss));
@@ -211,7 +217,8 @@ async function lookInside(head) {
   const data = (id, content, type = "text/plain") => `<script type="${type}" id="${id}">${content}</` + "script>";
   const text = n => written(SENTENCES[n][0].split(" "));
   const about = { path: "playground", name: "yours", config, vocabulary: vocabulary.name, sourceVocabulary: null, sentences,
-    averages: false, presets: [{ title: "It, and the hat", text: text(HAT), chosen: head,
+    averages: false, presets: [
+      { title: "It, and the hat", text: text(HAT), chosen: head,
         task: "You have just trained this. Click the line from \u201cit\u201d to \u201chat\u201d and cut it: does \u201cer\u201d change?" },
       { title: "The king and the woman", text: text(KING),
         task: "How does the decoder know who sees whom? Click the verb, and ask \u201cWhich head?\u201d" }] };

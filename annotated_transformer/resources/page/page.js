@@ -537,7 +537,8 @@ const fileName = ending => `${RUN.name}-${state.chosen.replace(/\.(\d+)/g, (_, n
 const TAKE = {
   svg: () => save(standalone($("figure").firstChild), "image/svg+xml", fileName("svg")), png: picture,
   csv: () => save(table(), "text/csv", fileName("csv")), json: () => save(whole(), "application/json",
-    `${RUN.name}.json`), };
+    `${RUN.name}.json`),
+};
 function python() {
   const text = JSON.stringify, mean = Object.values(state.heads).includes("mean"),
     lines = ["from annotated_transformer.decoding.translation import load",

@@ -23,7 +23,8 @@ const USUAL = {
   warmup_steps: 200, rate: 1, label_smoothing: 0.1, seed: 1,
   // the parts that can be switched off
   positions: true, scale: true, feed_forward: true, residual: true, norm: true, warmup: true, causal_mask: true,
-  cross_attention: true, encoder: true, embedding_scale: true, small_draw: true, };
+  cross_attention: true, encoder: true, embedding_scale: true, small_draw: true,
+};
 
 // Why a configuration cannot be trained, in one sentence; null where it can.
 function refused(c) {
@@ -294,8 +295,10 @@ class Trainer {
         kind: "transformer",
         model: { vocab_size, n_layers, d_model, d_ff, n_heads, d_k, d_v: d_k, dropout: 0, pre_norm, positions: "sinusoidal" },
         training: { steps: this.step, warmup_steps, rate, label_smoothing, seed },
-        data: { name: "playground", src: "en", tgt: "de" }, },
-      vocabulary: { name: "vocabulary.json", content: language.file() }, weights: safetensors(tensors), };
+        data: { name: "playground", src: "en", tgt: "de" },
+      },
+      vocabulary: { name: "vocabulary.json", content: language.file() }, weights: safetensors(tensors),
+    };
   }
 }
 const WHOLE = ["positions", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder",
