@@ -132,11 +132,11 @@ def learnable(line: str) -> str:
 def size_error(vocab_size: int, reason: str) -> InputError:
     "The InputError for a vocabulary that the text does not yield; `reason` is SentencePiece's, or similar."
     most, least = re.search(r"a value <= (\d+)", reason), re.search(r"\d+ vs (\d+)", reason)
-    if most:
+    if most and int(most[1]) > len(SPECIALS):
         wrong = f"the text yields at most {most[1]} tokens; give {most[1]} or fewer"
     elif least:
         wrong = f"the characters of the text and four special tokens take {least[1]}; give {least[1]} or more"
-    elif "empty" in reason or "all_chars_count" in reason:
+    elif most or "empty" in reason or "all_chars_count" in reason:
         wrong = "there is no text to learn it from; give lines that are not empty"
     else:
         wrong = "too small: four tokens are special, and each character takes one; give a larger one"
