@@ -21,6 +21,11 @@ def pytest_configure(config):
     here.DAILY = "not slow" in config.option.markexpr
 
 
+def pytest_collection_modifyitems(items):
+    "What takes longest comes first, so that no process waits for another at the end."
+    items.sort(key=lambda item: item.path.name not in ("test_site.py", "test_alone.py"))
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     "A small corpus, encoded."
