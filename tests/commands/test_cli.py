@@ -52,7 +52,7 @@ def test_no_line_about_an_option_is_lost(command):
 @pytest.mark.slow
 def test_waiting_threads_sleep_soon():
     "The setting is there before torch loads, which reads it once; one that the user made stays."
-    look = ("import os, sys; from annotated_transformer import cli; early = 'torch' in sys.modules; "
+    look = ("import os, sys; from annotated_transformer.commands import cli; early = 'torch' in sys.modules; "
             "cli.prepare_process(cli.for_every_command(['train'])[0]); print(early, os.environ['GOMP_SPINCOUNT'])")
     for given, expected in (({}, "False 1000"), ({"GOMP_SPINCOUNT": "7"}, "False 7")):
         environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | given
