@@ -72,7 +72,7 @@ def test_a_file_that_trains_before_it_is_whole(html):
 def test_both_pages_stay_small():
     files = [path for path in playground.PAGE.iterdir() if path.suffix in (".js", ".css", ".html", ".json")]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files if path.name != "headless.js")
-    assert lines <= 3_120, lines
+    assert lines <= 3_128, lines
 
 
 # --- it learns ------------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ class Engine {
     return {
       text: this.vocabulary.decode(output), output, src: src.map(id => this.name(id, this.source)),
         read: [START, ...output.slice(0, -1)].map(id => this.name(id)),
-      written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun, };
+      written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun,
+    };
   }
   name(id, vocabulary = this.vocabulary) { return id === UNKNOWN ? UNKNOWN_MARK : vocabulary.piece(id); }
 
@@ -85,7 +86,9 @@ class Engine {
     const sizes = control.map(({ change }) => Math.abs(change)).sort((a, b) => a - b);
     return {
       base, found: found.sort((a, b) => Math.abs(b.change) - Math.abs(a.change)).slice(0, 12), tried: list.length,
-        least, random: { n: sizes.length, median: sizes[sizes.length >> 1] ?? 0, most: sizes.at(-1) ?? 0 }, };
+        least,
+      random: { n: sizes.length, median: sizes[sizes.length >> 1] ?? 0, most: sizes.at(-1) ?? 0 },
+    };
   }
 
   // --- many sentences ----------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ function drawHead(given) {
   const top = make("g", { "aria-hidden": true },
     ...queries.map((text, q) => word(text, middleOf(topLeft, tops, q), 17, { "data-q": q })));
   const grid = make("g", { role: "grid", "aria-label": `${label}: weights` });
-  grid.append(make("g", { role: "row" },...keys.map((text, k) =>
+  grid.append(make("g", { role: "row" }, ...keys.map((text, k) =>
     word(text, middleOf(left, columns, k), foot + 10, { "data-k": k, role: "columnheader" }))));
   queries.forEach((text, q) => {
     const y = first + q * ROW, row = make("g", { role: "row" });

@@ -45,7 +45,8 @@ function train({ batch = 64, updates = 400, every = 50, unseen = 200, ...config 
     loss: curve.at(-1).loss, updates_per_second: updates / spent,
     seconds: Number(process.hrtime.bigint() - begin) / 1e9, megabytes: trainer.peak / 1e6,
     translations: Object.fromEntries(sentences.map(line => [line,
-      written(language.words(trainer.translate([source(line)])[0]))])), };
+      written(language.words(trainer.translate([source(line)])[0]))])),
+    };
 }
 
 module.exports = { load, train };

@@ -13,9 +13,12 @@ function mapped(from, f, to = new Float32Array(from.length)) { // a plain loop: 
   return to;
 }
 const READERS = {
-  I8: bytes => new Int8Array(bytes), F16: bytes => mapped(new Uint16Array(bytes), bits => HALVES[bits]),
+  I8: bytes => new Int8Array(bytes),
+  F16: bytes => mapped(new Uint16Array(bytes), bits => HALVES[bits]),
   BF16: bytes => new Float32Array(mapped(new Uint16Array(bytes), bits => bits << 16,
-    new Uint32Array(bytes.byteLength / 2)).buffer), F32: bytes => new Float32Array(bytes), };
+    new Uint32Array(bytes.byteLength / 2)).buffer),
+  F32: bytes => new Float32Array(bytes),
+};
 
 // A matrix rounded to half precision as `round_weights` in engine/kernels rounds it: shown is what is scored.
 function rounded(data) {

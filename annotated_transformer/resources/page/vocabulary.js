@@ -8,7 +8,9 @@ const SPACES = new RegExp(`[\u2581${SPACE}]+`), ENDS = new RegExp(`^[${SPACE}]+|
   UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 const spelled = text => text.replaceAll(WORD_START, " ").replace(ENDS, "");
 const NORMALISERS = { // the run's `normaliser`
-  none: text => text, nfc: text => text.normalize("NFC").replace(/[\u00ad\u200b\u2060\ufeff]/g, ""), };
+  none: text => text,
+  nfc: text => text.normalize("NFC").replace(/[\u00ad\u200b\u2060\ufeff]/g, ""),
+};
 
 class Vocabulary {
   constructor(normaliser) {
