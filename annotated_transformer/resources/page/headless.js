@@ -46,7 +46,7 @@ function train({ batch = 64, updates = 400, every = 50, unseen = 200, ...config 
     seconds: Number(process.hrtime.bigint() - begin) / 1e9, megabytes: trainer.peak / 1e6,
     translations: Object.fromEntries(sentences.map(line => [line,
       written(language.words(trainer.translate([source(line)])[0]))])),
-    };
+  };
 }
 
 module.exports = { load, train };
