@@ -370,9 +370,11 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
         raise InputError(f"{run.folder}: {error}") from None
     model = run.model()
     try:
-        model.load_state_dict(round_weights(weights, precision))
+        model.load_state_dict(weights)
     except RuntimeError:
         raise wrong from None
+    del weights  # their memory is for the packed ones
+    round_weights(model, precision)
     return Translator(model.to(device), vocabulary, run, precision, kernel)
 
 

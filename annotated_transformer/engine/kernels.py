@@ -57,11 +57,11 @@ def check_finite(weights: Mapping[str, Tensor]) -> None:
             raise InputError(f"{name}: a weight is NaN or infinite: take another checkpoint")
 
 
-def round_weights(weights: Mapping[str, Tensor], precision: Precision) -> dict[str, Tensor]:
-    "The weights with their matrices rounded to `precision`; vectors, and a matrix that 16 bits cannot hold, stay."
-    rounded = {name: weight.to(STORED[precision]).to(weight.dtype) if weight.dim() > 1 else weight
-               for name, weight in weights.items()}
-    return {name: weight if is_finite(rounded[name]) else weights[name] for name, weight in rounded.items()}
+def round_weights(model: torch.nn.Module, precision: Precision) -> None:
+    "Round the model's matrices to `precision`; vectors, and a matrix that 16 bits cannot hold, stay."
+    for weight in model.state_dict().values():
+        if weight.dim() > 1 and is_finite(rounded := weight.to(STORED[precision])):
+            weight.copy_(rounded)
 
 
 def torch_float32(weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None) -> Product:

@@ -118,9 +118,11 @@ def test_a_choice_stays_within_its_precision(precision, monkeypatch):
 
 def test_a_model_is_rounded_once_and_every_kernel_of_its_precision_is_exact():
     weight = {"matrix": torch.randn(256, 192), "vector": torch.randn(192), "large": torch.full((2, 2), 1e6)}
-    rounded = kernels.round_weights(weight, "float16")
+    model = torch.nn.ParameterDict({name: x.clone() for name, x in weight.items()})
+    kernels.round_weights(model, "float16")
+    rounded = model.state_dict()
     assert torch.equal(rounded["matrix"], weight["matrix"].half().float())
-    assert all(rounded[name] is weight[name] for name in ("vector", "large"))
+    assert all(torch.equal(rounded[name], weight[name]) for name in ("vector", "large"))
     x, name = torch.randn(8, 192), "FBGEMM float16"
     if not kernels.is_here(name):
         pytest.skip("not on this machine")
