@@ -189,7 +189,7 @@ def cost(system: str, target: float) -> tuple[list[int], list[float]]:
 
 
 def test_what_quality_costs():
-    "The line of What reproduced: to the best perplexity of the run that goes least far, and to 6."
+    "The table of What reproduced: to the best perplexity of the run that goes least far, and to 6."
     cells = json.loads((ROOT / "nbs/results.ipynb").read_text())["cells"]
     said = " ".join("".join(text for cell in cells for out in cell.get("outputs", [])
                             for text in out.get("data", {}).get("text/markdown", [])).split())
@@ -197,9 +197,8 @@ def test_what_quality_costs():
                 for system in ("transformer", "convolutional") for seed in range(3))
     (ours, a), (theirs, b), (early, _), (sooner, _) = (cost(system, target) for target in (least, 6)
                                                        for system in ("transformer", "convolutional"))
-    assert f"To perplexity {least:.2f} on captions" in said
-    each = [f"{min(x):,} to {max(x):,} updates ({min(y) / 1e14:.1f} to {max(y) / 1e14:.1f}·10¹⁴ operations)"
-            for x, y in ((ours, a), (theirs, b))]
-    other = each[1].replace(" updates", "").replace(" operations", "")
-    assert f"the Transformer needs {each[0]}, ConvS2S {other}; to perplexity 6, " in said
-    assert {*sooner} == {1900} and f"to perplexity 6, {min(early):,} to {max(early):,} against ConvS2S's 1,900." in said
+    updates, operations = ([f"{min(x):,.0f} to {max(x):,.0f}" for x in (ours, theirs)],
+                           [f"{min(x) / 1e14:.1f} to {max(x) / 1e14:.1f}·10¹⁴" for x in (a, b)])
+    assert f"perplexity {least:.2f}, the best that all six runs reach | {updates[0]} | {updates[1]} |" in said
+    assert f"| operations to perplexity {least:.2f} | {operations[0]} | {operations[1]} |" in said
+    assert {*sooner} == {1900} and f"| updates to perplexity 6 | {min(early):,} to {max(early):,} | 1,900 |" in said
