@@ -162,6 +162,8 @@ def minutes(cells: list[dict], seconds: float = 0) -> int:
         if not {"hide-input", "solution"} & set(cell["metadata"].get("tags", [])):
             lines += len([line for line in text(cell).splitlines() if line and not line.startswith("#|")])
         looks += sum(is_look(output) for output in cell["outputs"])
+        words += sum(len(re.sub(r"^\|.*", "", said, flags=re.M).split()) for output in cell["outputs"]
+                     for said in ["".join(output.get("data", {}).get("text/markdown", ""))])
     return max(1, round(words / WORDS + lines / LINES + (looks * LOOK + seconds) / 60))
 
 
