@@ -8,12 +8,13 @@ __all__ = ['line_of', 'check_part', 'Configuration', 'kind_written', 'read_confi
 # %% ../../nbs/commands/configuration.ipynb #4d31839f
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from ..engine.kinds import architecture, kinds
 from ..tools.files import InputError, read_json
-from ..tools.options import has_type, plain_type, type_in_words
+from ..tools.options import check_fields
 from ..tools.text_files import lines_of, read_text
 from ..training.presets import TrainingConfig, named_now, preset_names
 from ..corpus.vocabulary import DECIDED
@@ -27,17 +28,16 @@ def line_of(text: str, key: str) -> int:
 # %% ../../nbs/commands/configuration.ipynb #93957d4a
 def check_part(path: Path, text: str, values: Any, part: str, configuration: type) -> dict[str, Any]:
     "The values of a part of a file. Raises InputError, with line and key, for an unknown key or a wrong type."
-    hints = {name: plain_type(hint) for name, hint in get_type_hints(configuration).items()}
     if not isinstance(values, dict):
         raise InputError(
             f"{path}, line {line_of(text, part)}: {part}: give names and values, as in d_model = 256")
-    known = ", ".join(name for name in hints if name not in DECIDED)
+    known = [field.name for field in fields(configuration)]
     for key, value in values.items():
         place = f"{path}, line {line_of(text, key)}"
-        if key not in hints:
-            raise InputError(f"{place}: {key}: no such key in {part}; there are {known}")
-        if not has_type(value, hints[key]):
-            raise InputError(f"{place}: {key} is {value!r}: give {type_in_words(hints[key])}")
+        if key not in known:
+            raise InputError(f"{place}: {key}: no such key in {part}; there are "
+                             f"{', '.join(name for name in known if name not in DECIDED)}")
+        check_fields({key: value}, configuration, place)
     return values
 
 # %% ../../nbs/commands/configuration.ipynb #cd9cb51f

@@ -19,7 +19,7 @@ from ..corpus import corpora
 from ..corpus.batching import encode_corpus, encoded_so_far, unknown_tokens
 from ..corpus.cleaning import Cleaning
 from ..corpus.corpora import Corpus
-from ..tools.files import InputError, check_standing, needs
+from ..tools.files import InputError, needs
 from ..tools.options import say
 from ..tools.text_files import in_shell
 from ..corpus.sources import mixed_corpus, multi30k, wmt14
@@ -146,8 +146,6 @@ def prepare_corpus(folder: Path, make, overwrite: bool, cleaning: Cleaning, want
                    config: str) -> None:
     "Make the text with `make(cleaning)`, then everything else, and say what comes next."
     kept = (folder / "corpus.json").exists() and not overwrite
-    if not kept:
-        check_standing(folder)
     if wanted.vocabulary_from:
         find_run(wanted.vocabulary_from).vocabulary()  # before the text, which may take long
     if wanted.own:
@@ -302,8 +300,6 @@ def prepare_trees_command(
     if treebank == "grammar-trees" and source is not None:
         raise InputError(f"{source}: has no effect with grammar-trees, which are built in: leave it out")
     size = VocabularyOptions(vocab_size=vocab_size).vocab_size or SIZES[treebank]
-    if overwrite or not (folder / "corpus.json").exists():
-        check_standing(folder)
     made = tree_corpus(folder, treebank, source, leaves=leaves, extra=extra, weight=1.0 if extra_weight is None
                        else extra_weight,
                        strict=strict, overwrite=overwrite)
