@@ -136,10 +136,10 @@ def report_unknown(corpus: Corpus, vocabulary: Vocabulary, strict: bool = False)
     """Say what the vocabulary lacks; above a per mille of a file's tokens it is a warning, and with `strict` an
     InputError."""
     remedy = "clean the text, or spell rare characters with --byte-fallback"
-    for found in unknown_tokens(corpus, vocabulary):
-        if found.share > 0.001 and strict:
+    for share, found in unknown_tokens(corpus, vocabulary):
+        if share > 0.001 and strict:
             raise InputError(f"{found}: {remedy}, or do without --strict")
-        say(f"warning: {found}: {remedy}" if found.share > 0.001 else str(found))
+        say(f"warning: {found}: {remedy}" if share > 0.001 else found)
 
 # %% ../../nbs/commands/prepare.ipynb #b6502442
 def prepare_corpus(folder: Path, make, overwrite: bool, cleaning: Cleaning, wanted: VocabularyOptions, usual: int,
