@@ -116,7 +116,9 @@ class ResultTable:
         "As a pandas DataFrame, to look things up in."
         import pandas as pd
 
-        return pd.DataFrame([list(line) for line in self.lines], columns=list(self.columns), dtype=object)
+        grouped = isinstance(self.columns[0], tuple)
+        names = pd.MultiIndex.from_tuples(self.columns) if grouped else list(self.columns)
+        return pd.DataFrame([list(line) for line in self.lines], columns=names, dtype=object)
 
     @property
     def commands(self) -> list[str]:
