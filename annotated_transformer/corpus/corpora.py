@@ -23,7 +23,7 @@ from .cleaning import (
 from ..tools.files import (
     InputError, building, counted, file_digest, holds_something, read_json, settle, write_json)
 from annotated_transformer.tools.text_files import (
-    Pair, check_paths, given_name, language_of, lines, progress, read_pairs, readable_twice, select_lines, two_files
+    Pair, check_paths, language_of, lines, progress, read_pairs, readable_twice, select_lines, two_files
 )
 
 # %% ../../nbs/corpus/corpora.ipynb #78e68bdf
@@ -207,7 +207,7 @@ class Recipe:
             for split, some in paths.items():
                 digests[split] = []
                 for path in some:
-                    digests[split].append([given_name(path), file_digest(path)])
+                    digests[split].append([path.name, file_digest(path)])
                     bar.update(path.stat().st_size)
         return {"source": self.name, "langs": list(self.langs), **self.more, **asdict(self.cleaning), "files": digests,
                 "version": annotated_transformer.__version__}
