@@ -160,15 +160,15 @@ def parse_source(place: str, part: str, table: dict, folder: Path) -> Source:
         raise InputError(f"{place}: {what}: give {', '.join(sorted(ALLOWED[part]))}")
     files, weight, holdout, lines = (table.get(key, default) for key, default in
                                      (("files", []), ("weight", 1), ("holdout", 0), ("lines", None)))
-    if not isinstance(files, list) or not files or not all(isinstance(file, str) for file in files):
-        raise InputError(
-            f'{place}: give files = ["...", "..."]: two aligned files, or one that is tab-separated')
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= 1000:
-        raise InputError(f"{place}: weight = {weight}: give a number above 0, at most 1000, such as 2 or 0.5")
-    if isinstance(holdout, bool) or not isinstance(holdout, int) or holdout < 0:
-        raise InputError(f"{place}: holdout = {holdout}: give how many sentences to hold out")
-    if not isinstance(lines, str | None):
-        raise InputError(f"{place}: lines = {lines}: give the name of a file")
+    for right, wrong in (
+            (isinstance(files, list) and files and all(isinstance(file, str) for file in files),
+             'give files = ["...", "..."]: two aligned files, or one that is tab-separated'),
+            (type(weight) in (int, float) and 0 < weight <= 1000,
+             f"weight = {weight}: give a number above 0, at most 1000, such as 2 or 0.5"),
+            (type(holdout) is int and holdout >= 0, f"holdout = {holdout}: give how many sentences to hold out"),
+            (isinstance(lines, str | None), f"lines = {lines}: give the name of a file")):
+        if not right:
+            raise InputError(f"{place}: {wrong}")
     paths = [folder / os.path.expanduser(file) for file in (*files, *([lines] if lines else []))]
     return Source(tuple(paths[: len(files)]), weight, holdout, paths[-1] if lines else None)
 
