@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LABELS', 'score_summary', 'score_table', 'known_language', 'add_scores', 'other_system', 'warn_of_forms', 'compared',
-           'evaluate_file', 'recordable', 'keep_scores', 'split_set', 'file_set', 'check_record', 'load_translator',
+           'evaluate_file', 'recordable', 'keep_scores', 'scored_set', 'check_record', 'load_translator',
            'evaluate_run', 'evaluate_command', 'check_choice', 'score_command']
 
 # %% ../../nbs/commands/evaluate.ipynb #f1e3f7eb
@@ -171,21 +171,19 @@ def keep_scores(run: Run, name: str, result: evaluation.Evaluation, search: dict
     return record
 
 
-def split_set(run: Run, data: Path | None, split: str) -> tuple[str, list[tuple[str, str]], bool]:
-    "A split of a corpus (by default the run's): name, pairs, and whether the run's record may have its scores."
+def scored_set(run: Run, src: Path | None, references: Path | None, data: Path | None,
+               split: str) -> tuple[str, list[tuple[str, str]], bool, dict[str, Any] | None]:
+    """Two files, whose name must not be that of a split, or a split of a corpus (by default the run's): name, pairs,
+    whether the run's record may have its scores, and facts about files for it."""
+    if src:
+        pairs = [(a, b) for _, a, b in text_files.two_files(src, references)]
+        name, _ = text_files.name_and_ending(references)
+        facts = {"pairs": len(pairs), "sha256": {"src": file_digest(src), "tgt": file_digest(references)}}
+        return name, pairs, name not in run.config["data"]["splits"] and (run.folder / "record.json").exists(), facts
     corpus = corpus_of(run, data, ", or two files with --src and --references")
     if split not in corpus.splits:
         raise InputError(f"--split {split}: {corpus.folder} has {', '.join(corpus.splits)}")
-    return corpus.set_name(split), list(corpus.pairs(split)), recordable(run, corpus, split)
-
-
-def file_set(run: Run, src: Path, references: Path) -> tuple[str, list[tuple[str, str]], bool, dict[str, Any]]:
-    "The same for two files, whose name must not be that of a split, and the facts for the record."
-    pairs = [(a, b) for _, a, b in text_files.two_files(src, references)]
-    name, _ = text_files.name_and_ending(references)
-    facts = {"pairs": len(pairs), "sha256": {"src": file_digest(src), "tgt": file_digest(references)}}
-    kept = name not in run.config["data"]["splits"] and (run.folder / "record.json").exists()
-    return name, pairs, kept, facts
+    return corpus.set_name(split), list(corpus.pairs(split)), recordable(run, corpus, split), None
 
 
 def check_record(run: Run, kept: bool, record: Path | None) -> None:
@@ -211,15 +209,12 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
                  language: str | None, search: dict[str, Any], record: Path | None,
                  against: str | None, tokenize: Tokenizer | None) -> dict[str, Any]:
     "The `score_summary` of a run, or of several as one, on a split, kept in the run's record, or on two files."
-    members, facts = [load_translator(run) for run in runs], None
+    members = [load_translator(run) for run in runs]
     translator = ensemble(members)
     rival = (load_translator(against)
              if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None)
     language = known_language(language, translator.run.config["data"].get("tgt"), tokenize)
-    if src:
-        name, pairs, kept, facts = file_set(translator.run, src, references)
-    else:
-        name, pairs, kept = split_set(translator.run, data, split)
+    name, pairs, kept, facts = scored_set(translator.run, src, references, data, split)
     if len(members) > 1:
         kept = False  # no run's record holds the scores of several
         if record is not None:

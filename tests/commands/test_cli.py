@@ -70,7 +70,7 @@ def test_demo_reaches_90_bleu(tmp_path, capsys):
 
 def feature_table() -> list[list[str]]:
     "The rows of the table in the chapter on import: feature, command, the words of JoeyNMT, fairseq and Marian."
-    cells = json.loads((ROOT / "nbs/commands/importing.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((ROOT / "nbs/commands/exchange.ipynb").read_text(encoding="utf-8"))["cells"]
     text = next(text for text in ("".join(cell["source"]) for cell in cells) if "| in JoeyNMT |" in text)
     rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines()
             if line.startswith("|")]
