@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'check_changes', 'configured', 'settings_of',
-           'peak_rate', 'say_rate', 'fields_as_numbers', 'differences', 'extend_run', 'corpus_of', 'existing_run',
-           'check_fit', 'starting_point', 'open_or_start', 'translator_of_dev', 'kind_asked', 'configurations',
-           'say_how_to_score', 'chosen_preset', 'train_command', 'average_command']
+           'peak_rate', 'say_rate', 'differences', 'extend_run', 'corpus_of', 'existing_run', 'check_fit',
+           'starting_point', 'open_or_start', 'translator_of_dev', 'kind_asked', 'configurations', 'say_how_to_score',
+           'chosen_preset', 'train_command', 'average_command']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
 from collections.abc import Callable, Collection, Sequence
@@ -115,11 +115,6 @@ def say_rate(model: Any, training: TrainingConfig) -> None:
             f"give --lr-scale {meant:.2g}")
 
 # %% ../../nbs/commands/train.ipynb #8b5d0a6e
-def fields_as_numbers(model: Any, training: TrainingConfig) -> dict[str, Any]:
-    "All fields of a model and its training, the width of its heads as numbers."
-    return asdict(resolved(model)) | asdict(training)
-
-
 def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
     "The differences between a command line and the configuration of an existing run, in words."
     asked, own = {}, run.model_config()
@@ -129,9 +124,9 @@ def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
         if kind != kind_of(own):
             return [f"a model of the kind {kind} (it has one of the kind {kind_of(own)})"]
         model, training = configured(preset, changes)
-        asked = {name: value for name, value in fields_as_numbers(model, training).items()
+        asked = {name: value for name, value in (asdict(resolved(model)) | asdict(training)).items()
                  if name not in (*DECIDED, "precision")}
-    has = fields_as_numbers(own, training_config(run))
+    has = asdict(resolved(own)) | asdict(training_config(run))  # the width of its heads as numbers
     return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]
 
@@ -174,7 +169,7 @@ def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes
         raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
                          f"continue this one with `annotated-transformer train {folder}`")
     check_not_abandoned(run)  # before anything is written
-    if changes.get("dev_bleu"):
+    if (own | changes)["dev_bleu"]:
         check_scoring(tokenize=tokenizer_of(corpus_of(run, data).tgt))
     open_data(run, corpus_of(run, data).folder)
     extend_run(run, changes)
@@ -246,8 +241,6 @@ def translator_of_dev(run: Run, data: Path | None) -> Callable[[nn.Module], Tran
     corpus, count = corpus_of(run, data), training_config(run).dev_bleu
     if "dev" not in corpus.splits or is_treebank(corpus.tgt):
         return None
-    if count:
-        check_scoring(tokenize=tokenizer_of(corpus.tgt))
     pairs = (pair for pair in corpus.pairs("dev") if max(len(line.split()) for line in pair) <= MOST_WORDS)
     some, vocabulary = list(islice(pairs, max(count, SHOWN))), run.vocabulary()
     src, references = [src for src, _ in some], [tgt for _, tgt in some]
