@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['POOL', 'Sequences', 'encode_lines', 'ends_header', 'Batch', 'fill', 'pad', 'padded', 'positions', 'padding_share',
-           'halves', 'fits', 'divided', 'chance', 'assigned', 'pool_batches', 'batch_indices', 'ParallelCorpus',
-           'encoded_so_far', 'text_lines', 'encode_corpus', 'unknown_tokens']
+           'halves', 'fits', 'divided', 'chance', 'pool_batches', 'batch_indices', 'ParallelCorpus', 'encoded_so_far',
+           'text_lines', 'encode_corpus', 'unknown_tokens']
 
 # %% ../../nbs/corpus/batching.ipynb #e78ee74d
 import contextlib
@@ -201,15 +201,10 @@ def chance(seed: int, epoch: int, number: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, epoch]).jumped(number))
 
 
-def assigned(n: int, pools: int, seed: int, epoch: int) -> Integer[np.ndarray, " n"]:
-    "The pool of each of `n` pairs in an epoch, drawn at random."
-    return chance(seed, epoch, pools).integers(pools, size=n, dtype=np.min_scalar_type(pools - 1))
-
-
 def pool_batches(pools: Integer[np.ndarray, " sentences"], pool: int, src_lengths: Integer[np.ndarray, " sentences"],
                  tgt_lengths: Integer[np.ndarray, " sentences"], batch_tokens: int, seed: int,
                  epoch: int) -> list[Integer[np.ndarray, " batch"]]:
-    "The batches of one pool of an epoch, made by `divided`; `pools` is what `assigned` drew."
+    "The batches of one pool of an epoch, made by `divided`; `pools` has the pool of each pair."
     part, rng = np.flatnonzero(pools == pool), chance(seed, epoch, pool)
     rng.shuffle(part)
     return divided(part, src_lengths, tgt_lengths, batch_tokens, rng)
@@ -237,8 +232,9 @@ class ParallelCorpus:
                              "run `annotated-transformer prepare` again")
         self.src_lengths, self.tgt_lengths = self.src.lengths(), self.tgt.lengths()
         self.pools = math.ceil(len(self) / POOL)  # of an epoch
-        # drawn once an epoch
-        self._pools = lru_cache(1)(lambda seed, epoch: assigned(len(self), self.pools, seed, epoch))
+        # the pool of each pair, drawn once an epoch
+        self._pools = lru_cache(1)(lambda seed, epoch: chance(seed, epoch, self.pools).integers(
+            self.pools, size=len(self), dtype=np.min_scalar_type(self.pools - 1)))
 
     def __len__(self) -> int:
         return len(self.src)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TREES', 'WORDED', 'OWN_ENDINGS', 'Corpus', 'is_treebank', 'read_gold', 'report', 'copies', 'write_split', 'not_empty',
            'write_train', 'Recipe', 'write_corpus', 'existing', 'grammar_corpus', 'check_languages', 'languages',
-           'from_files', 'file_corpus']
+           'read_files', 'from_files', 'file_corpus']
 
 # %% ../../nbs/corpus/corpora.ipynb #725115be
 import hashlib
@@ -310,6 +310,13 @@ def languages(src: str | None, tgt: str | None, files: Iterable[Sequence]) -> tu
     return langs[0], langs[1]
 
 # %% ../../nbs/corpus/corpora.ipynb #308368fc
+def read_files(name: str, files: Sequence, bar) -> Iterator[Pair]:
+    "The pairs of some files; `bar` shows how far they are read."
+    bar.set_description(name)
+    bar.reset(sum(Path(path).stat().st_size for path in files))
+    yield from read_pairs(files, bar)
+
+
 def from_files(folder, recipe: Recipe, overwrite: bool, *, rows: dict[str, Iterable[Pair]] | None = None,
                held_out: dict[str, int] | None = None, subsets: dict[str, tuple[str, Path]] | None = None) -> Corpus:
     """The corpus of a recipe's files, and of `rows` (pairs by split, where a library gives them).
@@ -324,9 +331,7 @@ def from_files(folder, recipe: Recipe, overwrite: bool, *, rows: dict[str, Itera
         return found
     with progress(None, "B", recipe.name) as bar:
         def read(split):
-            bar.set_description(split)
-            bar.reset(sum(Path(path).stat().st_size for path in files[split]))
-            yield from read_pairs(files[split], bar)
+            return read_files(split, files[split], bar)
 
         chosen, held = hold_out(read("train"), held_out, cleaning) if held_out else ({}, frozenset())
         parts = {split: select_lines(read(whole), path) for split, (whole, path) in subsets.items()}

@@ -169,7 +169,7 @@ def readable_twice(path) -> Path:
     if str(path) == "-" and sys.stdin.closed:
         raise InputError("-: standard input holds one text: give a file for the other")
     folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copy = Path(folder) / ("standard input" if str(path) == "-" else "pipe")
     with sys.stdin.buffer if str(path) == "-" else open(path, "rb") as stream, open(copy, "wb") as file:
         shutil.copyfileobj(stream, file)
