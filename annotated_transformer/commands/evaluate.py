@@ -302,17 +302,15 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
     typed = [name for name, value in options.items() if value is not None]
     if (run is None) == ("translations" not in typed):
         raise InputError("give a run directory, or --translations FILE with --references FILE (and not both)")
+    source, wanted, unused = "--src", {"src", "references"}, {"data", "split"}
     if run is None:
-        wanted, unused = {"references"}, {"src", "data", "split", "beam_size", "alpha"}
-    elif {"src", "references"} & set(typed):
-        wanted, unused = {"src", "references"}, {"data", "split"}
-    else:
-        wanted, unused = set(), set()
+        source, wanted, unused = "--translations", {"references"}, {"src", "data", "split", "beam_size", "alpha"}
+    elif not wanted & {*typed}:
+        return
     if missing := sorted(wanted - set(typed)):
         raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by line"
                          + (", and --src is what they translate" if run else ""))
     if others := [f"--{name.replace('_', '-')}" for name in typed if name in unused]:
-        source = "--translations" if run is None else "--src"
         raise InputError(f"{', '.join(others)}: has no effect on {source}: leave it out")
 
 # %% ../../nbs/commands/evaluate.ipynb #c85888d5

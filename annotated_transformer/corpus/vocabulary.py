@@ -194,11 +194,11 @@ class BytePairVocabulary(Vocabulary):
 # %% ../../nbs/corpus/vocabulary.ipynb #91f5f1b4
 def word_piece_tokenizer(vocabulary: dict[str, int] | None = None):
     "A Hugging Face tokenizer that splits at spaces, marked with U+2581, and around punctuation."
-    needs("tokenizers", "corpora")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    tokenizer = Tokenizer(models.WordPiece(vocabulary or {}, unk_token=SPECIALS[UNKNOWN], max_input_chars_per_word=200))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always"), pre_tokenizers.Punctuation()])
+    library = needs("tokenizers", "corpora")
+    tokenizer = library.Tokenizer(library.models.WordPiece(
+        vocabulary or {}, unk_token=SPECIALS[UNKNOWN], max_input_chars_per_word=200))
+    cut = library.pre_tokenizers
+    tokenizer.pre_tokenizer = cut.Sequence([cut.Metaspace(WORD_START, prepend_scheme="always"), cut.Punctuation()])
     return tokenizer
 
 
@@ -217,10 +217,8 @@ class WordPieceVocabulary(Vocabulary):
     unknown = WORD_START + "\u2047"  # mostly a whole word: one unknown character makes all of it unknown
 
     def __init__(self, content: bytes, source: Vocabulary | None = None, normaliser: str = "none"):
-        needs("tokenizers", "corpora")
-        from tokenizers import Tokenizer
         super().__init__(content, source, normaliser)
-        self._tokenizer = Tokenizer.from_str(content.decode("utf-8"))
+        self._tokenizer = needs("tokenizers", "corpora").Tokenizer.from_str(content.decode("utf-8"))
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc") -> "WordPieceVocabulary":

@@ -616,7 +616,7 @@ def test_grammar_corpus(tmp_path):
     assert not any(sum(facts["dropped"].values()) + sum(facts["odd"].values()) for facts in corpus.splits.values())
     assert grammar_corpus(tmp_path / "b", 300, 30, 30, 20).digest == corpus.digest
     assert grammar_corpus(tmp_path / "c", 300, 30, 30, 20, seed=1).digest != corpus.digest
-    with pytest.raises(InputError, match="dev 0: give at least 1"):
+    with pytest.raises(InputError, match="dev: of 0 pairs none is left"):
         grammar_corpus(tmp_path / "d", 300, 0, 30, 20)
 
 
