@@ -29,10 +29,10 @@ COMMANDS = {  # the module of each command's function
     "score": "commands.evaluate",
     "translate": "commands.translate",
     "parse": "commands.parse",
-    "export": "commands.export",
-    "import": "commands.importing",
-    "explore": "commands.explore",
-    "play": "commands.play",
+    "export": "commands.exchange",
+    "import": "commands.exchange",
+    "explore": "commands.pages",
+    "play": "commands.pages",
 }
 
 # %% ../../nbs/commands/cli.ipynb #10cf6aec

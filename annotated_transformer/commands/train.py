@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'check_changes', 'configured', 'settings_of',
-           'peak_rate', 'say_rate', 'fields_as_numbers', 'differences', 'extend_run', 'corpus_of', 'existing_run',
-           'check_fit', 'starting_point', 'open_or_start', 'translator_of_dev', 'kind_asked', 'configurations',
-           'say_how_to_score', 'chosen_preset', 'train_command', 'average_command']
+           'peak_rate', 'say_rate', 'differences', 'corpus_of', 'existing_run', 'check_fit', 'starting_point',
+           'open_or_start', 'translator_of_dev', 'kind_asked', 'configurations', 'say_how_to_score', 'chosen_preset',
+           'train_command', 'average_command']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
 from collections.abc import Callable, Collection, Sequence
@@ -115,11 +115,6 @@ def say_rate(model: Any, training: TrainingConfig) -> None:
             f"give --lr-scale {meant:.2g}")
 
 # %% ../../nbs/commands/train.ipynb #8b5d0a6e
-def fields_as_numbers(model: Any, training: TrainingConfig) -> dict[str, Any]:
-    "All fields of a model and its training, the width of its heads as numbers."
-    return asdict(resolved(model)) | asdict(training)
-
-
 def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
     "The differences between a command line and the configuration of an existing run, in words."
     asked, own = {}, run.model_config()
@@ -129,31 +124,14 @@ def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
         if kind != kind_of(own):
             return [f"a model of the kind {kind} (it has one of the kind {kind_of(own)})"]
         model, training = configured(preset, changes)
-        asked = {name: value for name, value in fields_as_numbers(model, training).items()
+        asked = {name: value for name, value in (asdict(resolved(model)) | asdict(training)).items()
                  if name not in (*DECIDED, "precision")}
-    has = fields_as_numbers(own, training_config(run))
+    has = asdict(resolved(own)) | asdict(training_config(run))  # the width of its heads as numbers
     return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]
 
 
 CHANGEABLE = ("steps", "patience", "dev_bleu")
-
-
-def extend_run(run: Run, changes: dict) -> None:
-    "Change what may change in an existing run. Raises InputError for impossible values, or too few steps."
-    before = training_config(run)
-    after = replace(before, **{name: value for name, value in changes.items() if name in CHANGEABLE})
-    check_training(after, run.model_config().vocab_size)
-    made = max((step for step, _ in run.checkpoints.found()), default=0)
-    if after.steps != before.steps and after.steps < made:
-        raise InputError(f"--steps {after.steps}: {run.folder} has made {made:,} updates already: give more")
-    if after.steps != before.steps and before.schedule != "paper" and made:
-        raise InputError(f"--steps {after.steps}: the rate of {run.folder} falls to zero at update {before.steps:,}: "
-                         f"begin a new run, with --from {run.folder}")
-    if after != before and rank() == 0:
-        new = {name: getattr(after, name) for name in CHANGEABLE if getattr(after, name) != getattr(before, name)}
-        with run.lock():  # nobody else trains it
-            run.extend(new)
 
 # %% ../../nbs/commands/train.ipynb #5cccc164
 def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
@@ -167,17 +145,30 @@ def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
 
 
 def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes: dict) -> Run:
-    "The run in `folder`, with more steps if asked. Raises InputError where its configuration differs."
+    """The run in `folder`, with what may change changed.
+
+    Raises InputError where its configuration differs, for impossible values, or too few steps.
+    """
     run = Run.open(folder)
-    own = asdict(training_config(run))
-    if wrong := differences(run, preset, changes | {name: own[name] for name in CHANGEABLE}):
+    before = training_config(run)
+    if wrong := differences(run, preset, changes | {name: getattr(before, name) for name in CHANGEABLE}):
         raise InputError(f"{folder}: a run with another configuration: {'; '.join(wrong)}: name another folder, or "
                          f"continue this one with `annotated-transformer train {folder}`")
     check_not_abandoned(run)  # before anything is written
-    if changes.get("dev_bleu"):
+    after = replace(before, **{name: value for name, value in changes.items() if name in CHANGEABLE})
+    if after.dev_bleu:
         check_scoring(tokenize=tokenizer_of(corpus_of(run, data).tgt))
     open_data(run, corpus_of(run, data).folder)
-    extend_run(run, changes)
+    check_training(after, run.model_config().vocab_size)
+    made = max((step for step, _ in run.checkpoints.found()), default=0)
+    if after.steps != before.steps and after.steps < made:
+        raise InputError(f"--steps {after.steps}: {folder} has made {made:,} updates already: give more")
+    if after.steps != before.steps and before.schedule != "paper" and made:
+        raise InputError(f"--steps {after.steps}: the rate of {folder} falls to zero at update {before.steps:,}: "
+                         f"begin a new run, with --from {folder}")
+    if after != before and rank() == 0:
+        with run.lock():  # nobody else trains it
+            run.extend({name: value for name, value in asdict(after).items() if value != getattr(before, name)})
     all_reduce_sum(0)  # the other processes wait for the first
     return Run.open(folder)
 
@@ -246,8 +237,6 @@ def translator_of_dev(run: Run, data: Path | None) -> Callable[[nn.Module], Tran
     corpus, count = corpus_of(run, data), training_config(run).dev_bleu
     if "dev" not in corpus.splits or is_treebank(corpus.tgt):
         return None
-    if count:
-        check_scoring(tokenize=tokenizer_of(corpus.tgt))
     pairs = (pair for pair in corpus.pairs("dev") if max(len(line.split()) for line in pair) <= MOST_WORDS)
     some, vocabulary = list(islice(pairs, max(count, SHOWN))), run.vocabulary()
     src, references = [src for src, _ in some], [tgt for _, tgt in some]

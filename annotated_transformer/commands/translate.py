@@ -9,9 +9,7 @@ __all__ = ['CHUNK', 'BATCH', 'arriving_lines', 'decoded', 'likely_mistake', 'lis
 
 # %% ../../nbs/commands/translate.ipynb #fd1239bc
 import contextlib
-import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -104,10 +102,7 @@ def check_lines(translator: translation.Translator, texts: list[str], first: int
 # %% ../../nbs/commands/translate.ipynb #57e0f68d
 def count_lines(stream) -> int | None:
     "The number of lines to the end of a file; None for a stream that passes only once."
-    try:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            return None
-    except OSError:  # in memory
+    if not stream.seekable():
         return None
     here = stream.tell()
     count = sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))

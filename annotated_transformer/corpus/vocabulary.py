@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['SPECIALS', 'WORD_START', 'NAME', 'SOURCE_NAME', 'KINDS', 'DECIDED', 'SAMPLE', 'collapse_whitespace', 'Vocabulary',
-           'byte_pair_model', 'learnable', 'size_error', 'fields', 'model_parts', 'BytePairVocabulary',
-           'word_piece_tokenizer', 'alphabet', 'word_piece_model', 'WordPieceVocabulary', 'read_vocabulary',
-           'normaliser_of', 'load_vocabulary', 'code_points', 'unknown_parts', 'vocabulary_sizes', 'message',
-           'adopt_model', 'drawn_lines', 'counting_seconds', 'learning_facts', 'kept_vocabulary', 'learn_vocabulary']
+           'size_error', 'fields', 'BytePairVocabulary', 'word_piece_tokenizer', 'alphabet', 'WordPieceVocabulary',
+           'read_vocabulary', 'load_vocabulary', 'code_points', 'unknown_parts', 'vocabulary_sizes', 'message',
+           'adopt_model', 'drawn_lines', 'learning_facts', 'kept_vocabulary', 'learn_vocabulary']
 
 # %% ../../nbs/corpus/vocabulary.ipynb #1edfd5d7
 import copy
@@ -15,12 +14,11 @@ import hashlib
 import io
 import random
 import re
-import threading
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import compress, product
+from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 from .. import _VOCABULARIES, _find
@@ -101,34 +99,6 @@ class Vocabulary(ABC):
         return Path(folder) / f"{NAME}{self.suffix}"
 
 # %% ../../nbs/corpus/vocabulary.ipynb #647e5109
-def byte_pair_model(lines: Iterable[str], vocab_size: int, whole: Sequence[str] = (),
-                    byte_fallback: bool = False) -> bytes:
-    """SentencePiece's model of `vocab_size` tokens, learned from `lines`. Raises InputError for an impossible size.
-
-    Each word in `whole` is one token. With `byte_fallback`, 256 tokens stand for bytes, and no character is unknown.
-    """
-    import sentencepiece
-    content, lines = io.BytesIO(), list(lines)  # SentencePiece would hide what an iterator raises
-    whole = [WORD_START + word for word in whole] + ["\u2585"] * any("\u2585" in line for line in lines)
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(learnable, lines), model_writer=content, model_type="bpe", vocab_size=vocab_size,
-            pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, pad_piece=SPECIALS[PAD], unk_piece=SPECIALS[UNKNOWN],
-            bos_piece=SPECIALS[START], eos_piece=SPECIALS[END], character_coverage=1.0,
-            normalization_rule_name="identity", max_sentence_length=1 << 16, minloglevel=3,
-            # the model's file keeps these two, and its digest with them
-            input_sentence_size=5_000_000, shuffle_input_sentence=True,
-            byte_fallback=byte_fallback, user_defined_symbols=whole)
-    except (RuntimeError, OSError) as error:
-        raise size_error(vocab_size, str(error)) from None
-    return content.getvalue()
-
-
-def learnable(line: str) -> str:
-    "`line` without what SentencePiece cannot learn from: its reserved U+2585, NUL, the names of special tokens."
-    return re.sub(r"<(?=/?s>|unk>|pad>)", "< ", re.sub("[\u2585\0]", " ", line))
-
-
 def size_error(vocab_size: int, reason: str) -> InputError:
     "The InputError for a vocabulary that the text does not yield; `reason` is SentencePiece's, or similar."
     most, least = re.search(r"a value <= (\d+)", reason), re.search(r"\d+ vs (\d+)", reason)
@@ -149,12 +119,9 @@ def fields(content: bytes) -> list[tuple[int, bytes]]:
 
     def number() -> int:
         nonlocal at
-        value = shift = 0
-        while True:
-            byte = content[at]
-            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
-            if byte < 128:
-                return value
+        digits = re.compile(rb"[\x80-\xff]*[\x00-\x7f]").match(content, at)[0]
+        at += len(digits)
+        return sum((byte & 127) << 7 * i for i, byte in enumerate(digits))
 
     try:
         while at < len(content):
@@ -164,19 +131,11 @@ def fields(content: bytes) -> list[tuple[int, bytes]]:
             if kind != 0:
                 start, at = at, at + length
             found.append((field, content[start:at]))
-    except (IndexError, KeyError):
+    except (TypeError, KeyError):
         raise ValueError("cut short, or not a model of SentencePiece") from None
     if at != len(content):
         raise ValueError("cut short")
     return found
-
-
-def model_parts(content: bytes) -> list[tuple[int, bytes]]:
-    "The fields of a SentencePiece model: tokens (1), training (2), normaliser (3). ValueError if one is missing."
-    parts = fields(content)
-    if not {1, 2, 3} <= {field for field, _ in parts}:
-        raise ValueError("cut short")
-    return parts
 
 # %% ../../nbs/corpus/vocabulary.ipynb #d4627c52
 class BytePairVocabulary(Vocabulary):
@@ -187,13 +146,36 @@ class BytePairVocabulary(Vocabulary):
     def __init__(self, content: bytes, source: Vocabulary | None = None, normaliser: str = "none"):
         import sentencepiece
         super().__init__(content, source, normaliser)
-        model_parts(content)  # SentencePiece would read a cut one without a word
+        if not {1, 2, 3} <= {field for field, _ in fields(content)}:  # tokens, training, normaliser
+            raise ValueError("cut short")  # SentencePiece would read it without a word
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
 
     @classmethod
-    def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc", **options) -> "BytePairVocabulary":
-        "`vocab_size` tokens learned from `lines`; options and errors are those of `byte_pair_model`."
-        return cls(byte_pair_model(map(NORMALISERS[normaliser], lines), vocab_size, **options), None, normaliser)
+    def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc", whole: Sequence[str] = (),
+              byte_fallback: bool = False) -> "BytePairVocabulary":
+        """`vocab_size` tokens learned from `lines`. Raises InputError for an impossible size.
+
+        Each word in `whole` is one token. With `byte_fallback`, 256 tokens stand for bytes, and no character is
+        unknown.
+        """
+        import sentencepiece
+        content = io.BytesIO()
+        lines = [*map(NORMALISERS[normaliser], lines)]  # SentencePiece would hide what an iterator raises
+        whole = [WORD_START + word for word in whole] + ["\u2585"] * any("\u2585" in line for line in lines)
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                # its reserved U+2585, NUL and the names of special tokens it cannot learn from
+                sentence_iterator=(re.sub(r"<(?=/?s>|unk>|pad>)", "< ", re.sub("[\u2585\0]", " ", line))
+                                   for line in lines), model_writer=content, model_type="bpe", vocab_size=vocab_size,
+                pad_id=PAD, unk_id=UNKNOWN, bos_id=START, eos_id=END, pad_piece=SPECIALS[PAD],
+                unk_piece=SPECIALS[UNKNOWN], bos_piece=SPECIALS[START], eos_piece=SPECIALS[END],
+                character_coverage=1.0, normalization_rule_name="identity", max_sentence_length=1 << 16, minloglevel=3,
+                # the model's file keeps these two, and its digest with them
+                input_sentence_size=5_000_000, shuffle_input_sentence=True,
+                byte_fallback=byte_fallback, user_defined_symbols=whole)
+        except (RuntimeError, OSError) as error:
+            raise size_error(vocab_size, str(error)) from None
+        return cls(content.getvalue(), None, normaliser)
 
     def __len__(self) -> int:
         return self._processor.GetPieceSize()
@@ -212,11 +194,11 @@ class BytePairVocabulary(Vocabulary):
 # %% ../../nbs/corpus/vocabulary.ipynb #91f5f1b4
 def word_piece_tokenizer(vocabulary: dict[str, int] | None = None):
     "A Hugging Face tokenizer that splits at spaces, marked with U+2581, and around punctuation."
-    needs("tokenizers", "corpora")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    tokenizer = Tokenizer(models.WordPiece(vocabulary or {}, unk_token=SPECIALS[UNKNOWN], max_input_chars_per_word=200))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always"), pre_tokenizers.Punctuation()])
+    library = needs("tokenizers", "corpora")
+    tokenizer = library.Tokenizer(library.models.WordPiece(
+        vocabulary or {}, unk_token=SPECIALS[UNKNOWN], max_input_chars_per_word=200))
+    cut = library.pre_tokenizers
+    tokenizer.pre_tokenizer = cut.Sequence([cut.Metaspace(WORD_START, prepend_scheme="always"), cut.Punctuation()])
     return tokenizer
 
 
@@ -227,24 +209,6 @@ def alphabet(lines: Sequence[str]) -> list[str]:
     inside = {"##" + c for c in characters if len(pre_tokenizers.Punctuation().pre_tokenize_str("a" + c)) == 1}
     return sorted(characters | {WORD_START} | inside)
 
-
-def word_piece_model(lines: Iterable[str], vocab_size: int) -> bytes:
-    "A tokenizer's file with `vocab_size` tokens, learned from `lines`. Raises InputError for an impossible size."
-    trainers = needs("tokenizers", "corpora").trainers
-    lines = [collapse_whitespace(line) for line in lines]
-    if not any(lines):
-        raise size_error(vocab_size, "empty")
-    first = list(SPECIALS.values()) + alphabet(lines)
-    if vocab_size < len(first):
-        raise size_error(vocab_size, f"{vocab_size} vs {len(first)}")
-    tokenizer = word_piece_tokenizer()
-    tokenizer.train_from_iterator(lines, trainers.WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=first, show_progress=False))
-    if (most := tokenizer.get_vocab_size()) < vocab_size:
-        raise size_error(vocab_size, f"a value <= {most}")
-    # a new tokenizer, in which no token is special: a line of text may well hold the letters "</s>"
-    return word_piece_tokenizer(tokenizer.get_vocab()).to_str().encode("utf-8")
-
 # %% ../../nbs/corpus/vocabulary.ipynb #29217b92
 class WordPieceVocabulary(Vocabulary):
     "Word pieces by Hugging Face `tokenizers`: from the left, the longest token that fits."
@@ -253,15 +217,26 @@ class WordPieceVocabulary(Vocabulary):
     unknown = WORD_START + "\u2047"  # mostly a whole word: one unknown character makes all of it unknown
 
     def __init__(self, content: bytes, source: Vocabulary | None = None, normaliser: str = "none"):
-        needs("tokenizers", "corpora")
-        from tokenizers import Tokenizer
         super().__init__(content, source, normaliser)
-        self._tokenizer = Tokenizer.from_str(content.decode("utf-8"))
+        self._tokenizer = needs("tokenizers", "corpora").Tokenizer.from_str(content.decode("utf-8"))
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, normaliser: str = "nfc") -> "WordPieceVocabulary":
-        "`vocab_size` tokens learned from `lines`; errors are those of `word_piece_model`."
-        return cls(word_piece_model(map(NORMALISERS[normaliser], lines), vocab_size), None, normaliser)
+        "`vocab_size` tokens learned from `lines`. Raises InputError for an impossible size."
+        trainers = needs("tokenizers", "corpora").trainers
+        lines = [collapse_whitespace(NORMALISERS[normaliser](line)) for line in lines]
+        if not any(lines):
+            raise size_error(vocab_size, "empty")
+        first = list(SPECIALS.values()) + alphabet(lines)
+        if vocab_size < len(first):
+            raise size_error(vocab_size, f"{vocab_size} vs {len(first)}")
+        tokenizer = word_piece_tokenizer()
+        tokenizer.train_from_iterator(lines, trainers.WordPieceTrainer(
+            vocab_size=vocab_size, special_tokens=first, show_progress=False))
+        if (most := tokenizer.get_vocab_size()) < vocab_size:
+            raise size_error(vocab_size, f"a value <= {most}")
+        # a new tokenizer, in which no token is special: a line of text may well hold the letters "</s>"
+        return cls(word_piece_tokenizer(tokenizer.get_vocab()).to_str().encode("utf-8"), None, normaliser)
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
@@ -294,28 +269,22 @@ def read_vocabulary(path: Path, source: Vocabulary | None = None, normaliser: st
     return vocabulary
 
 
-def normaliser_of(folder: Path) -> str:
-    "The normaliser that a corpus or run names, or `none`, as in version 0.1. InputError if it is unknown."
-    facts = {}
-    if (corpus := folder / "corpus.json").is_file():
-        facts = read_json(corpus)
-    elif (run := folder / "config.json").is_file():
-        facts = read_json(run).get("data")
-    name = facts.get("normaliser", "none") if isinstance(facts, dict) else "none"
-    if name not in NORMALISERS:
-        raise InputError(
-            f"{folder}: normaliser {name!r}: there are {', '.join(NORMALISERS)}: use the version that wrote it")
-    return name
+
 
 
 def load_vocabulary(folder: str | Path) -> Vocabulary:
     "The vocabulary of the corpus or run in `folder`, with the source's own if it has one. InputError without one."
-    suffixes = [*KINDS, *_VOCABULARIES]
-    source, found = ([path for suffix in suffixes if (path := Path(folder) / f"{name}{suffix}").exists()]
+    folder, suffixes = Path(folder), [*KINDS, *_VOCABULARIES]
+    source, found = ([path for suffix in suffixes if (path := folder / f"{name}{suffix}").exists()]
                      for name in (SOURCE_NAME, NAME))
     if not found:
         raise InputError(f"{folder}: no vocabulary in this folder: make one with `annotated-transformer prepare`")
-    normaliser = normaliser_of(Path(folder))
+    corpus, run = folder / "corpus.json", folder / "config.json"
+    facts = read_json(corpus) if corpus.is_file() else read_json(run).get("data") if run.is_file() else {}
+    normaliser = facts.get("normaliser", "none") if isinstance(facts, dict) else "none"  # none: as in version 0.1
+    if normaliser not in NORMALISERS:
+        raise InputError(
+            f"{folder}: normaliser {normaliser!r}: there are {', '.join(NORMALISERS)}: use the version that wrote it")
     return read_vocabulary(found[0], read_vocabulary(source[0], None, normaliser) if source else None, normaliser)
 
 # %% ../../nbs/corpus/vocabulary.ipynb #7b8185f4
@@ -358,24 +327,24 @@ def adopt_model(path: Path) -> BytePairVocabulary:
     Raises InputError where `path` is no such model, or its tokens run over spaces.
     """
     special = [SPECIALS[i].encode() for i in sorted(SPECIALS)]
-    try:
-        parts = model_parts(path.read_bytes())
-        trainer = dict(fields(next(part for field, part in parts if field == 2)))
-        theirs = {trainer.get(field, name)
-                  for field, name in ((45, b"<unk>"), (46, b"<s>"), (47, b"</s>"), (48, b"<pad>"))}
-        pieces = [part for field, part in parts if field == 1 and dict(fields(part))[1] not in theirs | {*special}]
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}: give a SentencePiece model") from None
-    except (ValueError, KeyError):
-        raise InputError(
-            f"{path}: not a SentencePiece model, or cut short: give the file that ends in .model") from None
     ours = [message([(1, name)]) + bytes([8 * 3, 2 if i == UNKNOWN else 3]) for i, name in enumerate(special)]
     # what stands last in a message counts: the ids (fields 40 to 43), and the names
     ids = b"".join(bytes([8 * field & 127 | 128, 8 * field >> 7, i])
                    for field, i in ((40, UNKNOWN), (41, START), (42, END), (43, PAD)))
     names = message([(45, special[UNKNOWN]), (46, special[START]), (47, special[END]), (48, special[PAD])])
-    rest = [(field, part + ids + names if field == 2 else part) for field, part in parts if field != 1]
-    vocabulary = BytePairVocabulary(message([(1, piece) for piece in ours + pieces] + rest))
+    try:
+        parts = fields(path.read_bytes())
+        trainer = dict(fields(next((part for field, part in parts if field == 2), b"")))
+        theirs = {trainer.get(field, name)
+                  for field, name in ((45, b"<unk>"), (46, b"<s>"), (47, b"</s>"), (48, b"<pad>"))}
+        pieces = [part for field, part in parts if field == 1 and dict(fields(part))[1] not in theirs | {*special}]
+        rest = [(field, part + ids + names if field == 2 else part) for field, part in parts if field != 1]
+        vocabulary = BytePairVocabulary(message([(1, piece) for piece in ours + pieces] + rest))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}: give a SentencePiece model") from None
+    except (ValueError, KeyError):
+        raise InputError(
+            f"{path}: not a SentencePiece model, or cut short: give the file that ends in .model") from None
     if vocabulary.encode("a a") != 2 * vocabulary.encode("a") or any(
             WORD_START in piece.strip(WORD_START) for piece in vocabulary.pieces(range(4, len(vocabulary)))):
         raise InputError(f"{path}: its tokens run over spaces: learn a model that splits at white space")
@@ -388,32 +357,11 @@ SAMPLE = 500_000  # pairs
 def drawn_lines(corpus: Corpus, sample: int = SAMPLE, sides: Sequence[str] = ("src", "tgt")) -> Iterator[str]:
     "The `sides` of `sample` training pairs (or all, if fewer): a seeded draw, in the corpus's order."
     n = corpus.splits["train"]["pairs"]
-    chosen = bytearray(n)
-    for i in random.Random(0).sample(range(n), min(sample, n)):
-        chosen[i] = 1
+    chosen = {*random.Random(0).sample(range(n), min(sample, n))}
     with ExitStack() as files:
         texts = [files.enter_context(open(corpus.path("train", side), "rb")) for side in sides]
-        for pair in compress(zip(*texts), chosen):
-            yield from (line.decode("utf-8").rstrip("\n") for line in pair)
-
-
-@contextmanager
-def counting_seconds(what: str):
-    "Counts the seconds on standard error, for work that cannot say how far it is; silent without a terminal."
-    from tqdm import tqdm
-    over = threading.Event()
-    with tqdm(desc=what, bar_format="{desc}: {elapsed}", delay=2, leave=False, disable=None) as line:
-        def count():
-            while not over.wait(1):
-                line.update()
-
-        thread = threading.Thread(target=count, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        for i, pair in enumerate(zip(*texts)):
+            yield from (line.decode("utf-8").rstrip("\n") for line in pair if i in chosen)
 
 # %% ../../nbs/corpus/vocabulary.ipynb #bd0f8a96
 def learning_facts(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sample: int, options: dict) -> dict:
@@ -442,9 +390,8 @@ def learn_vocabulary(corpus: Corpus, kind: type[Vocabulary], vocab_size: int, sa
     def learned(*sides: str) -> Vocabulary:
         return kind.learn(drawn_lines(corpus, sample, sides), vocab_size, corpus.normaliser, **options)
 
-    with counting_seconds(f"learning {vocab_size:,} tokens"):
-        vocabulary = (kind(learned("tgt").content, learned("src"), corpus.normaliser) if separate
-                      else learned("src", "tgt"))
+    vocabulary = (kind(learned("tgt").content, learned("src"), corpus.normaliser) if separate
+                  else learned("src", "tgt"))
     vocabulary.save(corpus.folder)
     facts = learning_facts(corpus, kind, vocab_size, sample, options | ({"separate": True} if separate else {}))
     write_json(corpus.folder / "learned.json", facts | {"vocabulary": vocabulary.digest})

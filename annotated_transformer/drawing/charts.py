@@ -5,16 +5,19 @@
 # %% auto #0
 __all__ = ['PALETTE', 'GREY', 'VEGA_LITE', 'DARK', 'SMALL', 'LARGE', 'SCALE', 'WRITERS', 'CELL', 'RULE', 'style', 'as_svg',
            'script', 'as_image', 'packed', 'as_png', 'stored', 'Shown', 'figures_dir', 'show', 'as_text', 'is_number',
-           'side', 'Table', 'table']
+           'side', 'html_row', 'html_table', 'Table', 'table']
 
 # %% ../../nbs/drawing/charts.ipynb #be866142
 import base64
 import io
 import json
+import numbers
 import os
 import re
+from collections.abc import Iterable
 from functools import cache
 from html import escape
+from itertools import repeat
 from pathlib import Path
 
 from ..tools.files import checkout, writing
@@ -158,12 +161,11 @@ def as_text(value, form: str | None) -> str:
 
 
 def is_number(value) -> bool:
-    import numbers
     return isinstance(value, numbers.Number) and not isinstance(value, bool)
 
 
 CELL = "padding: 4px 14px; vertical-align: top; border: none; text-align: "
-RULE = "; border-bottom: 1px solid #888888"
+RULE = "; border-{}: 1px solid #888888"
 
 
 def side(values, texts: list[str]) -> str:
@@ -171,6 +173,19 @@ def side(values, texts: list[str]) -> str:
     bare = [re.sub("<[^>]*>", "", text) for text in texts]
     plain = all(is_number(value) or not any(map(str.isalpha, text)) for value, text in zip(values, bare))
     return "right" if plain and any(map(str.isdigit, "".join(bare))) else "left"
+
+
+def html_row(tag: str, texts: Iterable[str], styles: Iterable[str], spans: Iterable[int] = repeat(1)) -> str:
+    "A table's row of cells in HTML, each over `spans` columns."
+    return "".join(["<tr>", *(f'<{tag} style="{style}"{f" colspan={span}" if span > 1 else ""}>{text}</{tag}>'
+                              for text, style, span in zip(texts, styles, spans)), "</tr>"])
+
+
+def html_table(caption: str, head: str, body: str) -> str:
+    "Rows of HTML as a table; the caption stands above it."
+    caption = f'<caption style="{CELL}left">{caption}</caption>' if caption else ""
+    rows = f"{caption}<thead>{head}</thead><tbody>{body}</tbody>"
+    return f'<table style="font-size: 13px; margin-left: 0">{rows}</table>'
 
 # %% ../../nbs/drawing/charts.ipynb #929a2b36
 class Table:
@@ -185,17 +200,10 @@ class Table:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name)
             values = list(self.frame.iloc[:, place])
             columns.append([as_text(value, form) for value in values])
-            sides.append(side(values, columns[-1]))
-
-        def row(tag: str, texts, rule: str = "") -> str:
-            return "".join(["<tr>", *(f'<{tag} style="{CELL}{at}{rule}">{text}</{tag}>' for text,
-                                      at in zip(texts, sides)), "</tr>"])
-
-        caption = f'<caption style="{CELL}left">{self.caption}</caption>' if self.caption else ""
-        head = row("th", [escape(str(name)) for name in self.frame.columns], RULE)
-        body = "".join(row("td", texts) for texts in zip(*columns))
-        rows = f"{caption}<thead>{head}</thead><tbody>{body}</tbody>"
-        return f'<table style="font-size: 13px; margin-left: 0">{rows}</table>'
+            sides.append(CELL + side(values, columns[-1]))
+        head = html_row("th", [escape(str(name)) for name in self.frame.columns],
+                        [at + RULE.format("bottom") for at in sides])
+        return html_table(self.caption, head, "".join(html_row("td", texts, sides) for texts in zip(*columns)))
 
     def __repr__(self) -> str:
         return self.frame.to_string(index=False)

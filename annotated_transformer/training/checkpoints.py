@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..tools.files import InputError, file_digest, former, read_json, to_disk, write_json
+from ..tools.files import InputError, file_digest, read_json, to_disk, write_json
 
 # %% ../../nbs/training/checkpoints.ipynb #d98498d6
 def load_weights(path: str | Path) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ def check_checkpoint(path: Path, names: Sequence[str] = ("model.safetensors", "s
 
 def remove_checkpoint(path: Path) -> None:
     "Remove a checkpoint, its name first, so that nobody sees it half removed."
-    old = former(path)
+    old = path.with_name(f".{path.name}.old.tmp")
     if path.exists():
         shutil.rmtree(old, ignore_errors=True)
         path.rename(old)

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from annotated_transformer.commands.importing import import_command
+from annotated_transformer.commands.exchange import import_command
 from annotated_transformer.commands.train import open_or_start
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.batching import encode_corpus

@@ -70,7 +70,7 @@ def test_demo_reaches_90_bleu(tmp_path, capsys):
 
 def feature_table() -> list[list[str]]:
     "The rows of the table in the chapter on import: feature, command, the words of JoeyNMT, fairseq and Marian."
-    cells = json.loads((ROOT / "nbs/commands/importing.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((ROOT / "nbs/commands/exchange.ipynb").read_text(encoding="utf-8"))["cells"]
     text = next(text for text in ("".join(cell["source"]) for cell in cells) if "| in JoeyNMT |" in text)
     rows = [[column.strip() for column in line.strip("|").split("|")] for line in text.splitlines()
             if line.startswith("|")]
@@ -125,14 +125,10 @@ def test_an_error_quotes_what_was_given_shortly(capsys):
     assert len(line) < 1500 and "\x1b" not in line
 
 
-@pytest.mark.parametrize("arguments", [["prepare", "grammar", "HERE"], ["export", "grammar", "HERE"]])
-def test_the_directory_that_we_are_in_is_not_replaced(arguments, tmp_path, monkeypatch, capsys):
-    (tmp_path / "here" / "inner").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "here" / "inner")
-    fails(["." if a == "HERE" else a for a in arguments], capsys,
-          ".: a new folder would take the place of the one that you are in")
-    fails(["prepare", "grammar", ".."], capsys, "..: a new folder would take the place")
-    assert not any((tmp_path / "here" / "inner").iterdir()) and os.listdir(tmp_path) == ["here"]
+def test_the_directory_that_we_are_in_is_filled(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    said(capsys, "export", "grammar", ".", "--to", "huggingface")
+    assert (tmp_path / "config.json").is_file() and not [*tmp_path.glob(".*")]
 
 
 def test_devices_and_threads(capsys, tmp_path):

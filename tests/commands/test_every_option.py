@@ -87,7 +87,7 @@ def places(made, small_parser, tmp_path_factory):
     (folder / "EMPTY").touch()
     (folder / "BYTES").write_bytes(bytes(range(256)))
     (folder / "TOML").write_text("config = 'tiny'\n")
-    from annotated_transformer.commands.importing import import_command
+    from annotated_transformer.commands.exchange import import_command
     from annotated_transformer.decoding.translation import load
     from annotated_transformer.exports.hugging_face import export_hugging_face
     export_hugging_face(load("grammar"), folder / "MARIAN")
@@ -117,9 +117,9 @@ def quick(monkeypatch):
     monkeypatch.setattr("annotated_transformer.training.loop.stop_signals", asked_to_stop)
     monkeypatch.setattr("annotated_transformer.corpus.sources.hub_pairs", refuse)
     monkeypatch.setattr("annotated_transformer.corpus.sources.sacrebleu_files", refuse)
-    monkeypatch.setattr("annotated_transformer.commands.importing.fetched", refuse)
+    monkeypatch.setattr("annotated_transformer.commands.exchange.fetched", refuse)
     monkeypatch.setattr("annotated_transformer.inside.explore.page", lambda translator, lines: "page")
-    monkeypatch.setattr("annotated_transformer.commands.explore.page", lambda translator, lines: "page")
+    monkeypatch.setattr("annotated_transformer.commands.pages.page", lambda translator, lines: "page")
     from annotated_transformer.corpus import corpora
     whole = corpora.grammar_corpus
     small = lambda folder, **options: whole(folder, 300, 9, 9, 9, **options)  # noqa: E731

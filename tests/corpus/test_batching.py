@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpus import batching
 from annotated_transformer.corpus.batching import (
-    ParallelCorpus, Sequences, WordIds, batch_indices, encode_corpus, encode_lines, encoded_so_far, pad, padded,
+    ParallelCorpus, Sequences, batch_indices, encode_corpus, encode_lines, encoded_so_far, pad, padded,
     padding_share, pool_batches)
 from annotated_transformer.corpus.cleaning import Cleaning
 from annotated_transformer.corpus.corpora import Corpus, file_corpus
@@ -140,13 +140,6 @@ def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
         assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END]
                                                                       for ids in vocabulary.encode_batch(lines)]
     check()
-
-
-def test_the_store_of_words_does_not_grow_without_end():
-    words = WordIds(Letters(), most=3)
-    for word in ["a", "b", "c", "d", "e"] * 2:
-        assert np.frombuffer(words[word], words.dtype).tolist() == Letters().encode(word)
-    assert sorted(words) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("longest, dtype", [(9, np.uint16), (65_536, np.uint32)])

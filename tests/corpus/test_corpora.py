@@ -22,6 +22,7 @@ from annotated_transformer.corpus.cleaning import Cleaning, hold_out, normalise,
 from annotated_transformer.corpus.corpora import (
     Corpus, check_languages, file_corpus, grammar_corpus, languages, read_gold, report)
 from annotated_transformer.corpus.sources import mixed_corpus, multi30k, wmt14
+from annotated_transformer.tools import files
 from annotated_transformer.tools.files import InputError, writing
 from annotated_transformer.tools.text_files import language_of, lines
 from here import fails
@@ -546,22 +547,20 @@ def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):
         file_corpus(out, "en", "de", good, holdout=2)
 
 
-@pytest.mark.parametrize("moved", [["old"], ["old", "new"], ["old", "new", "runs"]])
-def test_a_kill_while_one_corpus_takes_anothers_place(tmp_path, good, moved):
+@pytest.mark.parametrize("killed", [files.FILLING, files.WHOLE, files.MOVING])
+def test_a_kill_while_one_corpus_takes_anothers_place(tmp_path, good, killed):
     "What is on the disk after each step of it; the next call finishes it, or begins with what there was."
-    out, old, new = (tmp_path / name for name in ("out", ".out.old.tmp", ".out.tmp"))
+    out, new = tmp_path / "out", tmp_path / "new"
     file_corpus(out, "en", "de", good, holdout=2)
     put(out / "runs" / "kept.txt", "kept")
-    put(out / "notes" / "kept.txt", "kept")
     whole = {path.relative_to(new) for path in tree(file_corpus(new, "en", "de", good, holdout=3, name="out").folder)}
-    out.rename(old)
-    if "new" in moved:
-        new.rename(out)
-    if "runs" in moved:
-        (old / "runs").rename(out / "runs")
-    file_corpus(out, "en", "de", good, holdout=3, overwrite="new" not in moved)
-    left = {Path("runs"), Path("runs/kept.txt"), Path("notes"), Path("notes/kept.txt")}
-    assert {path.relative_to(out) for path in tree(out)} == whole | left and not list(tmp_path.glob("*.tmp"))
+    new.rename(out / killed)
+    if killed == files.MOVING:  # and half of it is there
+        for path in [path for path in out.iterdir() if path.is_file()]:
+            path.unlink()
+        (out / killed / "corpus.json").rename(out / "corpus.json")
+    file_corpus(out, "en", "de", good, holdout=3, overwrite=killed == files.FILLING)
+    assert {path.relative_to(out) for path in tree(out)} == whole | {Path("runs"), Path("runs/kept.txt")}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -617,7 +616,7 @@ def test_grammar_corpus(tmp_path):
     assert not any(sum(facts["dropped"].values()) + sum(facts["odd"].values()) for facts in corpus.splits.values())
     assert grammar_corpus(tmp_path / "b", 300, 30, 30, 20).digest == corpus.digest
     assert grammar_corpus(tmp_path / "c", 300, 30, 30, 20, seed=1).digest != corpus.digest
-    with pytest.raises(InputError, match="dev 0: give at least 1"):
+    with pytest.raises(InputError, match="dev: of 0 pairs none is left"):
         grammar_corpus(tmp_path / "d", 300, 0, 30, 20)
 
 

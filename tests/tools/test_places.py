@@ -61,9 +61,8 @@ def test_a_mount_point_is_filled(mount, how, tmp_path):
     assert found.split() == ["file", "inner", *(["lost+found"] if "lost" in mount else [])]
 
 
-def test_a_folder_that_is_filled_is_replaced_whole(tmp_path, monkeypatch):
-    "Files go, folders of others stay, as where a folder takes another's place; what a kill left is finished or gone."
-    monkeypatch.setattr(files, "is_mounted", lambda folder: True)
+def test_a_folder_that_is_filled_is_replaced_whole(tmp_path):
+    "Files go, folders of others stay; what a kill left is finished or gone."
     out = tmp_path / "out"
     (out / "run").mkdir(parents=True)
     (out / "old").write_text("x")
