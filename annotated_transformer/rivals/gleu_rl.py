@@ -240,7 +240,7 @@ def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
 
 def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
     "Store the weights for translation, score the development set before and after, and write the record."
-    run.write_average(of=run.checkpoints.intact()[-1:])
+    run.write_average(run.checkpoints.intact()[-1:])
     curve = [{"step": m["step"], "reward": m["reward"]} for m in run.history.metrics()]
     first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
     metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}
