@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'Dropout16', 'drop', 'FastDropout',
-           'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'keys_values',
-           'attend_packed', 'FastTransformer', 'has_hooks', 'fast', 'fast_to_train', 'plain', 'sum_dtype',
-           'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden',
-           'count_updates', 'keep_memory']
+           'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'attend_packed',
+           'FastTransformer', 'has_hooks', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once',
+           'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'count_updates',
+           'keep_memory']
 
 # %% ../../nbs/engine/fast.ipynb #925ceb1e
 import contextlib
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .kernels import linear, product
+from .kernels import linear
 from ..tools.processes import ProcessSetting
 from ..model.attention import MultiHeadAttention, attention, causal_mask, padding_mask
 from ..model.embedding import SharedEmbedding
@@ -162,12 +162,6 @@ def transform(module: nn.Module, x: Float[Tensor, "*tokens d_model"]) -> Float[T
     return module(x)
 
 
-def keys_values(
-    module: MultiHeadAttention, memory: Float[Tensor, "tokens d_model"], there: Packed
-) -> tuple[Tensor, Tensor]:
-    "The heads' keys [batch, head, key, d_k] and values [batch, head, key, d_v] of packed vectors."
-    return tuple(module.split(there.unpack(project(part, memory))) for part in (module.key, module.value))
-
 # %% ../../nbs/engine/fast.ipynb #e0a73630
 def attend_packed(
     module: MultiHeadAttention,
@@ -179,7 +173,8 @@ def attend_packed(
 ) -> Float[Tensor, "tokens d_model"]:
     "`MultiHeadAttention` from packed queries to packed keys and values."
     query = module.split(at.unpack(project(module.query, x)))
-    joined = attend(query, *keys_values(module, memory, there), mask, module.dropout).transpose(1, 2).flatten(2)
+    kept = (module.split(there.unpack(project(part, memory))) for part in (module.key, module.value))
+    joined = attend(query, *kept, mask, module.dropout).transpose(1, 2).flatten(2)
     return project(module.output, at.pack(joined))
 
 # %% ../../nbs/engine/fast.ipynb #ed52fe3f
@@ -334,10 +329,10 @@ class LinearCrossEntropy(torch.autograd.Function):
         loss, d_hidden, d_weight = hidden.new_zeros((), dtype=sum_dtype(hidden.device)), torch.empty_like(hidden), None
         with torch.autocast(device, enabled=False):
             for part in (slice(i, i + rows) for i in range(0, len(target), rows)):
-                found, gradient = loss_and_gradient(product(h[part], W).to(exact), target[part], eps)
+                found, gradient = loss_and_gradient(linear(h[part], W).to(exact), target[part], eps)
                 loss, gradient = loss + found, gradient.to(dtype)
-                d_hidden[part] = product(gradient, W.t())
-                share = product(gradient.t(), h[part].t()).to(weight.dtype)
+                d_hidden[part] = linear(gradient, W.t())
+                share = linear(gradient.t(), h[part].t()).to(weight.dtype)
                 d_weight = share if d_weight is None else d_weight.add_(share)
         ctx.gradients = d_hidden, torch.zeros_like(weight) if d_weight is None else d_weight
         return loss
