@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'Dropout16', 'drop', 'FastDropout',
            'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'attend_packed',
-           'FastTransformer', 'has_hooks', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once',
-           'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'count_updates',
-           'keep_memory']
+           'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once', 'loss_and_gradient',
+           'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'count_updates', 'keep_memory']
 
 # %% ../../nbs/engine/fast.ipynb #925ceb1e
 import contextlib
@@ -253,18 +252,13 @@ class FastTransformer(Transformer):
         return at.unpack(self.decode_packed(at, there.pack(memory), there))
 
 # %% ../../nbs/engine/fast.ipynb #1b4b8306
-def has_hooks(model: nn.Module) -> bool:
-    "Whether somebody listens to a module of the model: the fast twin does not call its modules, a plain model does."
-    return any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-
-
 def fast(model: nn.Module) -> nn.Module:
     """The fast twin of a `Transformer`, sharing everything; any other model, and one with hooks, as it is.
 
     A subclass that changes no more than its modules says so by `has_fast_twin = True`.
     """
-    if isinstance(model, Transformer) and has_hooks(model):
-        return plain(model)
+    if isinstance(model, Transformer) and any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
+        return plain(model)  # somebody listens to a module: the twin does not call them
     if type(model) is not Transformer and not getattr(model, "has_fast_twin", False):
         return model
     twin = FastTransformer.__new__(FastTransformer)
