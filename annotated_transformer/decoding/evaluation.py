@@ -15,12 +15,11 @@ import torch
 
 
 # %% ../../nbs/decoding/evaluation.ipynb #70a2b004
-from ..corpus.batching import Batch
 from .scores import Score, Tokenizer, check_scoring, score, word_perplexity
 from .search import SearchConfig
-from .translation import Translator, batches, pad_rows
+from .translation import Translator
 from ..engine.fast import fast
-from ..model.symbols import PAD, START
+from ..model.symbols import PAD
 from ..tools.files import writing
 from ..training.regularization import Quality, target_losses
 
@@ -84,14 +83,12 @@ SENTENCE = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("correct", "total
 @torch.inference_mode()
 def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[str]) -> Iterator[tuple]:
     "Per batch: the sentences; of each reference token -log p, if it is the first choice, and if it is real."
-    sources, targets = translator.encode(src), translator.encode(tgt, "tgt")
-    model, begun = fast(translator.model), [[START, *ids] for ids in targets]
-    for rows in batches(sources, targets, 4000):
-        batch = Batch(pad_rows(sources, rows), pad_rows(begun, rows), rows)
+    model = fast(translator.model)
+    for batch in translator.reference_batches(src, tgt):
         real = batch.tgt[:, 1:] != PAD
         loss, right = torch.zeros(real.shape, dtype=torch.float64), torch.zeros_like(real)
         loss[real], right[real] = (of_tokens.cpu() for of_tokens in target_losses(model, batch))
-        yield rows, loss, right, real
+        yield batch.indices, loss, right, real
 
 
 def target_probabilities(translator: Translator, src: Sequence[str],

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['SUPPRESSED', 'LIMITS', 'length_penalty', 'plain_beam_search', 'SearchConfig', 'search_config', 'Hypothesis',
-           'to_hypothesis', 'longest_outputs', 'forced_tokens', 'choices', 'UncachedState', 'check_batch', 'start',
-           'in_place', 'generate', 'greedy', 'draws_of', 'sample', 'SearchTree', 'Beams', 'largest', 'Constraint',
-           'search', 'beam_search']
+           'longest_outputs', 'forced_tokens', 'choices', 'UncachedState', 'check_batch', 'start', 'in_place',
+           'SearchTree', 'Beams', 'largest', 'Constraint', 'search', 'beam_search', 'greedy', 'sample']
 
 # %% ../../nbs/decoding/search.ipynb #578cbdbc
 import math
@@ -122,13 +121,6 @@ class Hypothesis(NamedTuple):
     token_log_probabilities: list[float]  # the end token's last, unless the limit cut the output
 
 
-def to_hypothesis(ids: np.ndarray, logs: np.ndarray, penalty: float = 1.0) -> Hypothesis:
-    "The hypothesis of these tokens and log-probabilities."
-    logs = logs[: len(ids)].tolist()
-    total = math.fsum(logs)
-    return Hypothesis(ids[ids != END].tolist(), total / penalty, total, logs)
-
-
 def longest_outputs(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig) -> Int[Tensor, " batch"]:
     "How long each output may become, within the positions that were learned."
     most = min(max_positions(model.config), config.max_length or math.inf)
@@ -203,77 +195,6 @@ def in_place(rows: Int[np.ndarray, " kept"]) -> Int[np.ndarray, " kept"]:
     order[np.setdiff1d(order, rows)] = rows[rows >= n]
     return order
 
-# %% ../../nbs/decoding/search.ipynb #d5fccc4c
-@torch.inference_mode()
-def generate(model: nn.Module, src: Int[Tensor, "sentence src"], choose: Callable[[Tensor, Tensor, int], Tensor],
-             config: SearchConfig) -> list[Hypothesis]:
-    """Write each sentence to its end.
-
-    `choose` turns log-probabilities [sentence, vocab_size], the sentences' rows and the step into tokens.
-    """
-    state, device = start(model, src), model.embedding.weight.device
-    limits = longest_outputs(model, src, config).to(device)
-    forced = forced_tokens(config.prefix, limits)
-    constraint, first = config.constraint, torch.zeros(len(src), 1, dtype=torch.long, device=device)
-    rules = constraint.start(src.to(device)) if constraint else None
-    tokens = torch.full((len(src), int(limits.max())), PAD, device=device)
-    logs = torch.zeros(tokens.shape, dtype=sum_dtype(device), device=device)
-    sentence, newest = torch.arange(len(src), device=device), torch.full((len(src),), START, device=device)
-    for step in range(tokens.size(1)):
-        logits = state.step(newest[:, None])
-        if logits.sum().isnan():
-            raise InputError(NAN)
-        possible = choices(logits, forced[sentence, step] if step < forced.size(1) else None)
-        possible = (constraint.mask_logits(possible, rules) if constraint else possible)[:, 0]
-        newest = choose(possible, sentence, step)
-        if constraint:
-            rules = constraint.advance(rules, first[: len(newest)], newest[:, None])
-        tokens[sentence, step] = newest
-        logs[sentence, step] = possible.gather(1, newest[:, None])[:, 0].to(logs.dtype)
-        rows = ((newest != END) & (step + 1 < limits[sentence])).nonzero()[:, 0]
-        if not len(rows):
-            break
-        if len(rows) < len(sentence):
-            rows = torch.from_numpy(in_place(rows.cpu().numpy())).to(device)
-            sentence, newest = sentence[rows], newest[rows]
-            state.select(rows)
-            if constraint:
-                rules.select(rows)
-    return [to_hypothesis(ids[ids != PAD], log) for ids, log in zip(tokens.cpu().numpy(), logs.cpu().numpy())]
-
-
-def greedy(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
-           **options) -> list[Hypothesis]:
-    "The likeliest token at each step; arguments as for `beam_search`."
-    return generate(model, src, lambda logs, *_: logs.argmax(-1), search_config(config, **options))
-
-
-def draws_of(seed: int, numbers: Sequence[tuple[int, ...]], length: int) -> Float[np.ndarray, "draw length"]:
-    "For each draw `length` uniform numbers in [0, 1), which follow from the seed and its own numbers alone."
-    return np.stack([np.random.default_rng([seed, *own]).random(length) for own in numbers])
-
-
-def sample(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
-           numbers: Sequence[tuple[int, ...]] | None = None, **options) -> list[Hypothesis]:
-    """Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1.
-
-    What is drawn for a source follows from the seed and its `numbers` (by default its place in the batch), not from
-    its neighbours: a text that is drawn in other batches comes out the same.
-    """
-    config, device = search_config(config, **options), model.embedding.weight.device
-    check_batch(src)
-    length = int(longest_outputs(model, src, config).max())
-    uniform = draws_of(config.seed, numbers or [(i,) for i in range(len(src))], length)
-    uniform = torch.from_numpy(uniform if sum_dtype(device) == torch.float64 else uniform.astype(np.float32)).to(device)
-
-    def choose(logs: Tensor, sentence: Tensor, step: int) -> Tensor:
-        "The token in whose share of [0, 1) the number falls."
-        shares = (logs / config.temperature).softmax(-1, dtype=uniform.dtype).cumsum(-1)
-        at = uniform[sentence, step, None] * shares[:, -1:]
-        return torch.searchsorted(shares, at, right=True)[:, 0].clamp(max=logs.size(-1) - 1)
-
-    return generate(model, src, choose, config)
-
 # %% ../../nbs/decoding/search.ipynb #45f6f13d
 @dataclass
 class SearchTree:
@@ -303,7 +224,10 @@ class SearchTree:
         for i in np.argsort(-scores, kind="stable")[:n_best]:
             at = tuple(np.array(self.path(sentence, int(steps[i]), int(places[i]))).T)
             ids, totals = (array[:, sentence][at] for array in (self.token, self.total))
-            hypotheses.append(to_hypothesis(ids, np.diff(totals, prepend=0.0), length_penalty(len(ids), alpha)))
+            logs = np.diff(totals, prepend=0.0).tolist()
+            total = math.fsum(logs)
+            score = total / length_penalty(len(ids), alpha)
+            hypotheses.append(Hypothesis(ids[ids != END].tolist(), score, total, logs))
         return hypotheses
 
 # %% ../../nbs/decoding/search.ipynb #a2e1dcb7
@@ -388,8 +312,12 @@ class Constraint:
 # %% ../../nbs/decoding/search.ipynb #66d2f5e7
 @torch.inference_mode()
 def search(model: nn.Module, src: Int[Tensor, "sentence src"], config: SearchConfig | None = None,
-           **options) -> SearchTree:
-    "The `SearchTree` from which `beam_search` takes its results; same arguments, same errors."
+           choose: Callable | None = None, **options) -> SearchTree:
+    """The `SearchTree` from which `beam_search` takes its results; same arguments, same errors.
+
+    `choose` turns log-probabilities [sentence, place, vocab_size], the sentences' rows and the step into those of each
+    place's extensions and their tokens, by default the likeliest.
+    """
     config, device = search_config(config, **options), model.embedding.weight.device
     state, limits, constraint = start(model, src), longest_outputs(model, src, config), config.constraint
     rules = constraint.start(src.to(device)) if constraint else None
@@ -402,7 +330,8 @@ def search(model: nn.Module, src: Int[Tensor, "sentence src"], config: SearchCon
         wanted = forced[beams.sentence, beams.length] if beams.length < forced.size(1) else None
         logs = choices(state.step(torch.from_numpy(beams.token).to(device)), wanted)
         logs = constraint.mask_logits(logs, rules) if constraint else logs
-        best, tokens = largest(logs, min(config.beam_size, logs.size(-1)))
+        best, tokens = (choose(logs, beams.sentence, beams.length) if choose
+                        else largest(logs, min(config.beam_size, logs.size(-1))))
         best = best.float() if best.dtype.itemsize < 4 else best
         best, tokens = best.cpu().numpy(), tokens.cpu().numpy()
         if np.isnan(best).any():
@@ -430,3 +359,35 @@ def beam_search(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchC
     config = search_config(config, **options)
     tree = search(model, src, config)
     return [tree.best(i, config.n_best, config.alpha) for i in range(len(src))]
+
+# %% ../../nbs/decoding/search.ipynb #d5fccc4c
+def greedy(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
+           choose: Callable | None = None, **options) -> list[Hypothesis]:
+    "The likeliest token at each step, or the one that `choose` takes; arguments as for `search`. No length penalty."
+    tree = search(model, src, replace(search_config(config, **options), beam_size=1, n_best=1), choose)
+    return [tree.best(i, 1, alpha=0.0)[0] for i in range(len(src))]
+
+
+def sample(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig | None = None,
+           numbers: Sequence[tuple[int, ...]] | None = None, **options) -> list[Hypothesis]:
+    """Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1.
+
+    What is drawn for a source follows from the seed and its `numbers` (by default its place in the batch), not from
+    its neighbours: a text that is drawn in other batches comes out the same.
+    """
+    config, device = search_config(config, **options), model.embedding.weight.device
+    check_batch(src)
+    length, numbers = int(longest_outputs(model, src, config).max()), numbers or [(i,) for i in range(len(src))]
+    uniform = np.stack([np.random.default_rng([config.seed, *own]).random(length) for own in numbers])
+    uniform = torch.from_numpy(uniform if sum_dtype(device) == torch.float64 else uniform.astype(np.float32)).to(device)
+
+    def choose(logs: Tensor, sentence: np.ndarray, step: int) -> tuple[Tensor, Tensor]:
+        "The token in whose share of [0, 1) the number falls."
+        shares = (logs[:, 0] / config.temperature).softmax(-1, dtype=uniform.dtype).cumsum(-1)
+        if shares[:, -1].isnan().any():
+            raise InputError(NAN)
+        at = uniform[sentence, step, None] * shares[:, -1:]
+        tokens = torch.searchsorted(shares, at, right=True).clamp(max=logs.size(-1) - 1)[..., None]
+        return logs.gather(2, tokens), tokens
+
+    return greedy(model, src, config, choose)

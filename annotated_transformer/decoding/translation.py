@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['CONTROL_CHARACTERS', 'Attention', 'Translation', 'cut_sources', 'side_by_side', 'batches', 'pad_rows',
-           'optional_progress_bar', 'Translator', 'text_of', 'to_translation', 'attention_of', 'is_far_larger',
-           'translator_of', 'load']
+           'optional_progress_bar', 'Translator', 'text_of', 'is_far_larger', 'translator_of', 'load']
 
 # %% ../../nbs/decoding/translation.ipynb #b4995bba
 import contextlib
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from tqdm import tqdm
 
 # %% ../../nbs/decoding/translation.ipynb #f37e225b
 from ..corpus.batching import Batch, batch_indices, pad
@@ -110,14 +110,11 @@ def pad_rows(side: list[list[int]], rows: np.ndarray) -> Int[Tensor, "batch long
 @contextlib.contextmanager
 def optional_progress_bar(shown, total: int, unit: str, what: str):
     "A tqdm bar: hidden if `shown` is False or None, and `shown` itself if that is a bar."
-    from tqdm import tqdm
-
-    shown = shown if shown is not None else False
-    if not isinstance(shown, bool):
-        if not callable(getattr(shown, "update", None)):
-            raise InputError(f"progress {shown!r:.40}: give True, False, or a tqdm bar")
+    if callable(getattr(shown, "update", None)):
         yield shown
         return
+    if not isinstance(shown, bool | None):
+        raise InputError(f"progress {shown!r:.40}: give True, False, or a tqdm bar")
     with tqdm(total=total, unit=f" {unit}", desc=what, disable=None if shown else True, delay=2, leave=False) as bar:
         yield bar
 
@@ -187,10 +184,15 @@ class Translator:
         sources = [encoded[i] for i in sought]
 
         def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
-            this = config
+            src, this, n = pad_rows(encoded, rows), config, config.n_best
             if prefixes:
                 this = with_prefixes(this, [prefixes[i] for i in rows], self.vocabulary)
-            return self.decode(pad_rows(encoded, rows), this, [first_line + int(i) for i in rows])
+            if not this.sample:
+                return beam_search(self.searching, src, this)
+            this = replace(this, prefix=this.prefix and [ids for ids in this.prefix for _ in range(n)])
+            numbers = [(first_line + int(row), i) for row in rows for i in range(n)]
+            drawn = sample(self.searching, src.repeat_interleave(n, 0), this, numbers)
+            return [sorted(drawn[i : i + n], key=lambda h: -h.score) for i in range(0, len(drawn), n)]
 
         parts = [sought[batch] for batch in reversed(batches(sources, sources, batch_tokens))]
         with optional_progress_bar(progress, len(lines), "sentences", "translating") as bar:
@@ -200,16 +202,6 @@ class Translator:
                     found[i] = hypotheses
                 bar.update(len(rows))
         return found
-
-    def decode(self, src: Int[Tensor, "batch src"], config: SearchConfig, lines: Sequence[int]
-               ) -> list[list[Hypothesis]]:
-        "The hypotheses of each source: found by a beam search, or drawn by the seed and the numbers of their lines."
-        if not config.sample:
-            return beam_search(self.searching, src, config)
-        n, prefix = config.n_best, config.prefix and [ids for ids in config.prefix for _ in range(config.n_best)]
-        numbers = [(line, i) for line in lines for i in range(n)]
-        drawn = sample(self.searching, src.repeat_interleave(n, 0), config, numbers, prefix=prefix)
-        return [sorted(drawn[i : i + n], key=lambda h: -h.score) for i in range(0, len(drawn), n)]
 
     def n_best(self, lines: Sequence[str], n: int = 4, config: SearchConfig | None = None,
                **options) -> list[list[Translation]]:
@@ -224,8 +216,10 @@ class Translator:
         for hypotheses in self.search(lines, everything, **work):
             by_text = {}
             for h in hypotheses:
-                by_text.setdefault(text_of(h.ids, self.vocabulary), h)
-            found.append([to_translation(h, self.vocabulary) for h in [*by_text.values()][:n]])
+                ended = [END] * (len(h.token_log_probabilities) - len(h.ids))
+                text, tokens = text_of(h.ids, self.vocabulary), self.vocabulary.pieces(h.ids + ended)
+                by_text.setdefault(text, Translation(text, h.score, tokens, h.token_log_probabilities))
+            found.append([*by_text.values()][:n])
         return found
 
     @overload
@@ -279,13 +273,18 @@ class Translator:
         targets = cut_sources(targets, self.max_tokens)
         if len(sources) != len(targets):
             raise InputError(f"{len(sources):,} sources and {len(targets):,} targets: give the same number of both")
-        inputs, recorded = [[START, *ids[:-1]] for ids in targets], [None] * len(sources)
+        inputs, found = [[START, *ids[:-1]] for ids in targets], [None] * len(sources)
+        pieces = self.vocabulary.pieces
         for rows in batches(sources, targets, 2000):
             with recording(self.model) as weights:
                 self.model(pad_rows(sources, rows).to(self.device), pad_rows(inputs, rows).to(self.device))
             for row, i in enumerate(rows):
-                recorded[i] = attention_of(self, weights, row, sources[i], targets[i])
-        return recorded
+                src, tgt = sources[i], targets[i]
+                shapes = ("encoder", "self", src, src), ("decoder", "self", tgt, tgt), ("decoder", "cross", tgt, src)
+                stacks = [[weights[f"{part}.{layer}.{kind}_attention"][0][row : row + 1, :, : len(queries), : len(keys)]
+                           for layer in range(len(getattr(self.model, part)))] for part, kind, queries, keys in shapes]
+                found[i] = Attention(self.vocabulary.source.pieces(src), pieces(inputs[i]), pieces(tgt), *stacks)
+        return found
 
     def check_pairs(self, src: Sequence[str], tgt: Sequence[str]) -> None:
         "InputError for different numbers, or a sentence with more tokens than the model learned positions for."
@@ -300,18 +299,19 @@ class Translator:
                     raise InputError(f"{name}, line {line}: {len(ids)} tokens, and the model has learned "
                                      f"{most} positions: leave the line out, or shorten it")
 
-    def measure(self, src: Sequence[str], tgt: Sequence[str], progress: bool = False) -> Quality:
-        "Perplexity per token and token accuracy on the references `tgt`. InputError as from `check_pairs`."
-        self.check_pairs(src, tgt)
+    def reference_batches(self, src: Sequence[str], tgt: Sequence[str], progress: bool = False) -> Iterator[Batch]:
+        "The sentence pairs in batches of about 4,000 tokens."
         sources, targets = self.encode(src), self.encode(tgt, "tgt")
         order, begun = batches(sources, targets, 4000), [[START, *ids] for ids in targets]
         with optional_progress_bar(progress, len(order), "batches", "measuring") as bar:
-            def pairs() -> Iterator[Batch]:
-                for rows in order:
-                    yield Batch(pad_rows(sources, rows), pad_rows(begun, rows), rows)
-                    bar.update()
+            for rows in order:
+                yield Batch(pad_rows(sources, rows), pad_rows(begun, rows), rows)
+                bar.update()
 
-            return measure(self.model, pairs())
+    def measure(self, src: Sequence[str], tgt: Sequence[str], progress: bool = False) -> Quality:
+        "Perplexity per token and token accuracy on the references `tgt`. InputError as from `check_pairs`."
+        self.check_pairs(src, tgt)
+        return measure(self.model, self.reference_batches(src, tgt, progress))
 
 # %% ../../nbs/decoding/translation.ipynb #93e40060
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -321,25 +321,6 @@ def text_of(ids: Sequence[int], vocabulary: Vocabulary) -> str:
     "The text of `ids` as one line: a run of control characters, which single bytes may make, becomes a space."
     return CONTROL_CHARACTERS.sub(" ", vocabulary.decode(ids)).strip()
 
-
-def to_translation(h: Hypothesis, vocabulary: Vocabulary) -> Translation:
-    "A hypothesis as text, with its tokens."
-    ended = [END] * (len(h.token_log_probabilities) - len(h.ids))
-    return Translation(text_of(h.ids, vocabulary), h.score, vocabulary.pieces(h.ids + ended), h.token_log_probabilities)
-
-
-def attention_of(translator: Translator, weights: dict[str, list[Tensor]], row: int, src: list[int],
-                 tgt: list[int]) -> Attention:
-    "The recorded weights of one row of a batch, without its padding."
-    def stack(part: str, kind: str, queries: int, keys: int) -> list[Tensor]:
-        names = [f"{part}.{layer}.{kind}_attention" for layer in range(len(getattr(translator.model, part)))]
-        return [weights[name][0][row : row + 1, :, :queries, :keys] for name in names]
-
-    pieces = translator.vocabulary.pieces
-    return Attention(translator.vocabulary.source.pieces(src), pieces([START, *tgt[:-1]]), pieces(tgt),
-                     stack("encoder", "self", len(src), len(src)),
-                     stack("decoder", "self", len(tgt), len(tgt)),
-                     stack("decoder", "cross", len(tgt), len(src)))
 
 # %% ../../nbs/decoding/translation.ipynb #3807ffca
 def is_far_larger(config: Any, weights: Mapping[str, Tensor]) -> bool:

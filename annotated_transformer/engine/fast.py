@@ -4,10 +4,9 @@
 
 # %% auto #0
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'Dropout16', 'drop', 'FastDropout',
-           'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'keys_values',
-           'attend_packed', 'FastTransformer', 'has_hooks', 'fast', 'fast_to_train', 'plain', 'sum_dtype',
-           'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden',
-           'count_updates', 'keep_memory']
+           'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'attend_packed',
+           'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once', 'loss_and_gradient',
+           'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'count_updates', 'keep_memory']
 
 # %% ../../nbs/engine/fast.ipynb #925ceb1e
 import contextlib
@@ -21,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from .kernels import linear, product
+from .kernels import linear
 from ..tools.processes import ProcessSetting
 from ..model.attention import MultiHeadAttention, attention, causal_mask, padding_mask
 from ..model.embedding import SharedEmbedding
@@ -162,12 +161,6 @@ def transform(module: nn.Module, x: Float[Tensor, "*tokens d_model"]) -> Float[T
     return module(x)
 
 
-def keys_values(
-    module: MultiHeadAttention, memory: Float[Tensor, "tokens d_model"], there: Packed
-) -> tuple[Tensor, Tensor]:
-    "The heads' keys [batch, head, key, d_k] and values [batch, head, key, d_v] of packed vectors."
-    return tuple(module.split(there.unpack(project(part, memory))) for part in (module.key, module.value))
-
 # %% ../../nbs/engine/fast.ipynb #e0a73630
 def attend_packed(
     module: MultiHeadAttention,
@@ -179,7 +172,8 @@ def attend_packed(
 ) -> Float[Tensor, "tokens d_model"]:
     "`MultiHeadAttention` from packed queries to packed keys and values."
     query = module.split(at.unpack(project(module.query, x)))
-    joined = attend(query, *keys_values(module, memory, there), mask, module.dropout).transpose(1, 2).flatten(2)
+    kept = (module.split(there.unpack(project(part, memory))) for part in (module.key, module.value))
+    joined = attend(query, *kept, mask, module.dropout).transpose(1, 2).flatten(2)
     return project(module.output, at.pack(joined))
 
 # %% ../../nbs/engine/fast.ipynb #ed52fe3f
@@ -258,18 +252,13 @@ class FastTransformer(Transformer):
         return at.unpack(self.decode_packed(at, there.pack(memory), there))
 
 # %% ../../nbs/engine/fast.ipynb #1b4b8306
-def has_hooks(model: nn.Module) -> bool:
-    "Whether somebody listens to a module of the model: the fast twin does not call its modules, a plain model does."
-    return any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-
-
 def fast(model: nn.Module) -> nn.Module:
     """The fast twin of a `Transformer`, sharing everything; any other model, and one with hooks, as it is.
 
     A subclass that changes no more than its modules says so by `has_fast_twin = True`.
     """
-    if isinstance(model, Transformer) and has_hooks(model):
-        return plain(model)
+    if isinstance(model, Transformer) and any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
+        return plain(model)  # somebody listens to a module: the twin does not call them
     if type(model) is not Transformer and not getattr(model, "has_fast_twin", False):
         return model
     twin = FastTransformer.__new__(FastTransformer)
@@ -334,10 +323,10 @@ class LinearCrossEntropy(torch.autograd.Function):
         loss, d_hidden, d_weight = hidden.new_zeros((), dtype=sum_dtype(hidden.device)), torch.empty_like(hidden), None
         with torch.autocast(device, enabled=False):
             for part in (slice(i, i + rows) for i in range(0, len(target), rows)):
-                found, gradient = loss_and_gradient(product(h[part], W).to(exact), target[part], eps)
+                found, gradient = loss_and_gradient(linear(h[part], W).to(exact), target[part], eps)
                 loss, gradient = loss + found, gradient.to(dtype)
-                d_hidden[part] = product(gradient, W.t())
-                share = product(gradient.t(), h[part].t()).to(weight.dtype)
+                d_hidden[part] = linear(gradient, W.t())
+                share = linear(gradient.t(), h[part].t()).to(weight.dtype)
                 d_weight = share if d_weight is None else d_weight.add_(share)
         ctx.gradients = d_hidden, torch.zeros_like(weight) if d_weight is None else d_weight
         return loss

@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['Precision', 'Product', 'STORED', 'QUANTIZED_ENGINE', 'KERNELS', 'MKL', 'ONEDNN', 'ROUNDING', 'ROWS', 'TALLEST',
-           'SMALLEST', 'MARGIN', 'CHOICES', 'TRAINING', 'default_precision', 'is_finite', 'check_finite',
-           'round_weights', 'torch_float32', 'torch_bfloat16', 'limit_caches', 'onednn_float32', 'onednn_bfloat16',
-           'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'kernels_for', 'error',
-           'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'Choice', 'is_here',
-           'check_kernel', 'choose', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel',
-           'trained_fastest', 'training_with', 'by_onednn', 'product', 'linear']
+           'SMALLEST', 'MARGIN', 'TRAINING', 'default_precision', 'is_finite', 'check_finite', 'round_weights',
+           'torch_float32', 'torch_bfloat16', 'limit_caches', 'onednn_float32', 'onednn_bfloat16', 'fbgemm_float16',
+           'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'kernels_for', 'error', 'candidate',
+           'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'is_here', 'check_kernel',
+           'choose', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel', 'trained_fastest',
+           'training_with', 'by_onednn', 'linear']
 
 # %% ../../nbs/engine/kernels.ipynb #324cafd4
 import math
@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -242,19 +242,6 @@ def times_of(
     return {name: known[name] for name in names if known[name]}
 
 # %% ../../nbs/engine/kernels.ipynb #5a3c0be8
-class Choice(NamedTuple):
-    "A kernel that this process chose."
-
-    shape: tuple[int, int]
-    precision: Precision
-    kernel: str
-    times: dict[str, list[float]]
-    "seconds of each candidate, for each number in `ROWS`; empty where there was nothing to choose"
-
-
-CHOICES: dict[tuple[int, int, Precision], Choice] = {}
-
-
 @cache
 def is_here(kernel: str) -> bool:
     "Whether this machine and this PyTorch can compute by a kernel."
@@ -269,20 +256,20 @@ def check_kernel(kernel: str, called: str = "kernel") -> None:
         raise InputError(f"{called} {kernel}: not on this machine: take another")
 
 
-def choose(m: int, n: int, precision: Precision) -> Choice:
-    """The kernel for a matrix [m, n] of float32 on a processor: the fastest of this precision.
+@cache
+def choose(m: int, n: int, precision: Precision) -> tuple[str, dict[str, list[float]]]:
+    """The kernel for a matrix [m, n] of float32 on a processor, the fastest of this precision; and the seconds of each
+    candidate, for each number in `ROWS`, where there was something to choose.
 
     Where none of them is here, as on some processors, the product is computed in float32. Raises InputError where
     the environment variable `ANNOTATED_KERNEL` fixes a kernel that does not exist, or not on this machine.
     """
-    if (m, n, precision) not in CHOICES:
-        names = [name for name in kernels_for(precision) if is_here(name)] or kernels_for("float32")
-        if fixed := os.environ.get("ANNOTATED_KERNEL"):
-            check_kernel(fixed, "ANNOTATED_KERNEL")
-            names = [fixed]
-        times = times_of(f"{m} x {n}", names, partial(trial, m, n)) if len(names) > 1 else {}
-        CHOICES[m, n, precision] = Choice((m, n), precision, fastest(times) if times else names[0], times)
-    return CHOICES[m, n, precision]
+    names = [name for name in kernels_for(precision) if is_here(name)] or kernels_for("float32")
+    if fixed := os.environ.get("ANNOTATED_KERNEL"):
+        check_kernel(fixed, "ANNOTATED_KERNEL")
+        names = [fixed]
+    times = times_of(f"{m} x {n}", names, partial(trial, m, n)) if len(names) > 1 else {}
+    return fastest(times) if times else names[0], times
 
 
 def packed_product(
@@ -299,7 +286,7 @@ def packed_product(
     if weight.device.type != "cpu":
         return torch_bfloat16(weight, bias) if precision == "bfloat16" else torch_float32(weight, bias)
     try:
-        return KERNELS[kernel or choose(*weight.shape, precision).kernel][1](weight, bias)
+        return KERNELS[kernel or choose(*weight.shape, precision)[0]][1](weight, bias)
     except ValueError:  # these very weights do not fit
         return torch_float32(weight, bias)
 
@@ -311,11 +298,7 @@ def onednn(
     x: Float[Tensor, "*rows n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None = None
 ) -> Tensor:
     "x W^T + b by oneDNN. No derivative."
-    return (
-        torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
-        if x.numel()
-        else F.linear(x, weight, bias)
-    )
+    return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
 
 
 class OneDNNLinear(torch.autograd.Function):
@@ -385,13 +368,6 @@ def by_onednn(x: Tensor, weight: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and training_kernel() == ONEDNN
     )
-
-
-def product(
-    x: Float[Tensor, "*rows n"], weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None = None
-) -> Tensor:
-    "x W^T + b without a derivative, by the library that trains."
-    return onednn(x, weight, bias) if by_onednn(x, weight) else F.linear(x, weight, bias)
 
 
 def linear(

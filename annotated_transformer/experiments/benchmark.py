@@ -30,7 +30,7 @@ from ..corpus.batching import Batch
 from ..tools.files import InputError
 from ..model.embedding import sinusoids
 from ..engine.fast import fast, keep_memory
-from ..engine.kernels import product
+from ..engine.kernels import linear
 from ..model.symbols import END, PAD, START
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
@@ -199,7 +199,7 @@ def matrix_rate(device: torch.device, size: int, dtype: torch.dtype) -> float:
     "Operations a second of a size^3 product: PyTorch's, or on a processor the fastest of the libraries it holds."
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
-    for multiply in (torch.mm, product) if device.type == "cpu" else (torch.mm,):
+    for multiply in (torch.mm, linear) if device.type == "cpu" else (torch.mm,):
         for _ in range(8):
             if device.type == "cuda":
                 torch.cuda.synchronize()

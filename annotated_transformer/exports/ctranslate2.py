@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LIBRARIES', 'NORMAL', 'CUT_TO_TOKENS', 'CTRANSLATE2_README', 'filled', 'numbers', 'check_transformer', 'set_linear',
-           'set_norm', 'set_attention', 'set_layer', 'set_embedding', 'set_symbols', 'specification', 'symbols_of',
-           'page_of', 'export_ctranslate2']
+           'set_norm', 'set_attention', 'set_layer', 'set_embedding', 'specification', 'symbols_of', 'page_of',
+           'export_ctranslate2']
 
 # %% ../../nbs/exports/ctranslate2.ipynb #d1d0df02
 from pathlib import Path
@@ -95,15 +95,6 @@ def set_embedding(spec, model: Transformer) -> None:
     spec.decoder.projection.bias = numbers(never)
 
 
-def set_symbols(spec, symbols: list[str], source: list[str]) -> None:
-    "The vocabulary, the source's, and which tokens are special."
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(symbols)
-    spec.config.add_source_eos, spec.config.layer_norm_epsilon = True, EPSILON
-    spec.config.unk_token, spec.config.eos_token = SPECIALS[UNKNOWN], SPECIALS[END]
-    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[START]
-
-
 def specification(model: Transformer, symbols: list[str], positions: int, source: list[str] | None = None):
     """CTranslate2's `TransformerSpec` of a model, with all weights and the names of tokens (and of the `source`'s).
 
@@ -127,7 +118,11 @@ def specification(model: Transformer, symbols: list[str], positions: int, source
         if c.pre_norm:
             set_norm(place.layer_norm, norm)
     set_embedding(spec, model)
-    set_symbols(spec, symbols, source or symbols)
+    spec.register_source_vocabulary(source or symbols)
+    spec.register_target_vocabulary(symbols)
+    spec.config.add_source_eos, spec.config.layer_norm_epsilon = True, EPSILON
+    spec.config.unk_token, spec.config.eos_token = SPECIALS[UNKNOWN], SPECIALS[END]
+    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[START]
     return spec
 
 # %% ../../nbs/exports/ctranslate2.ipynb #5dc08715

@@ -6,7 +6,6 @@
 __all__ = ['OLD_NAMES', 'read_fairseq_settings', 'split_projections', 'read_dictionary', 'fairseq_cutting', 'read_fairseq']
 
 # %% ../../nbs/imports/fairseq.ipynb #d91ddab7
-import base64
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ..corpus.vocabulary import Vocabulary
-from .imported import (
-    FAIRSEQ_NAMES, ImportedConfig, checked_model, order_of_rows, read_pickle, renamed, tables, imported_vocabulary)
+from annotated_transformer.imports.imported import (
+    FAIRSEQ_NAMES, ImportedConfig, checked_model, imported_vocabulary, order_of_rows, present, read_pickle, renamed,
+    spm, tables)
 from .joeynmt import checkpoint_in, read_merges
 from ..tools.files import InputError
 from ..tools.text_files import lines_of, read_text
@@ -53,9 +53,8 @@ def split_projections(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 # %% ../../nbs/imports/fairseq.ipynb #d609b9e9
 def read_dictionary(path: Path) -> list[str]:
     "The tokens by id. Raises InputError where the file is missing."
-    if not path.is_file():
-        raise InputError(f"{path}: no such file: it belongs beside the checkpoint")
-    tokens = [line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines_of(read_text(path))]
+    lines = lines_of(read_text(present(path, "it belongs beside the checkpoint")))
+    tokens = [line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines]
     return ["<s>", "<pad>", "</s>", "<unk>", *tokens]
 
 
@@ -66,7 +65,7 @@ def fairseq_cutting(folder: Path) -> dict[str, Any]:
         names = ", ".join(path.name for path in models + codes)
         raise InputError(f"{folder}: {names}: leave only the one by which text is cut")
     if models:
-        return {"sentencepiece": base64.b64encode(models[0].read_bytes()).decode()}
+        return {"sentencepiece": spm(models[0])}
     return {"merges": read_merges(codes[0])} if codes else {}
 
 # %% ../../nbs/imports/fairseq.ipynb #f34f1914

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ACTIVATIONS', 'NOT_WRITTEN', 'Names', 'FAIRSEQ_NAMES', 'ImportedConfig', 'FairseqPositions', 'ActivatedFeedForward',
            'ImportedEmbedding', 'Imported', 'order_of_rows', 'tables', 'joined_pairs', 'ImportedVocabulary',
-           'imported_vocabulary', 'read_pickle', 'renamed', 'in_turn', 'checked_model']
+           'imported_vocabulary', 'present', 'spm', 'read_pickle', 'renamed', 'in_turn', 'checked_model']
 
 # %% ../../nbs/imports/imported.ipynb #4c51b450
 import base64
@@ -206,6 +206,18 @@ def imported_vocabulary(names: Sequence[str], rows: list[int], source: Vocabular
     return ImportedVocabulary(json.dumps({"symbols": symbols, **cutting}, ensure_ascii=False).encode(), source)
 
 # %% ../../nbs/imports/imported.ipynb #adcce4fe
+def present(path: Path, remedy: str) -> Path:
+    "The path of a file. Raises InputError, which says what to do, where it is missing."
+    if not path.is_file():
+        raise InputError(f"{path}: no such file: {remedy}")
+    return path
+
+
+def spm(path: Path) -> str:
+    "A SentencePiece model in base64."
+    return base64.b64encode(path.read_bytes()).decode()
+
+
 def read_pickle(path: Path, allowed: Sequence[type] = ()) -> dict[str, Any]:
     "A dictionary of tensors, plain values and objects of `allowed` classes. Raises InputError for another."
     try:

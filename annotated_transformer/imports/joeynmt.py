@@ -7,7 +7,6 @@ __all__ = ['JOEYNMT_NAMES', 'checkpoint_in', 'same', 'check_settings', 'read_mer
            'read_joeynmt']
 
 # %% ../../nbs/imports/joeynmt.ipynb #43ce0d64
-import base64
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from ..corpus.vocabulary import Vocabulary
 from .imported import (
-    ImportedConfig, checked_model, order_of_rows, read_pickle, renamed, tables, imported_vocabulary)
+    ImportedConfig, checked_model, imported_vocabulary, order_of_rows, present, read_pickle, renamed, spm, tables)
 from ..tools.files import InputError, needs
 from ..tools.text_files import lines_of, read_text
 
@@ -74,20 +73,15 @@ def joeynmt_cutting(folder: Path, data: dict[str, Any], side: str) -> dict[str, 
         raise InputError(f"{folder}/config.yaml: level char: only word and bpe are read here")
     found, files = {"lowercase": bool(facts.get("lowercase"))}, facts.get("tokenizer_cfg") or {}
     for key in {"model_file", "codes"} & files.keys():
-        path = folder / Path(files[key]).name
-        if not path.is_file():
-            raise InputError(f"{path}: no such file: put the {key} of {side} there")
-        found |= ({"merges": read_merges(path)} if key == "codes"
-                  else {"sentencepiece": base64.b64encode(path.read_bytes()).decode()})
+        path = present(folder / Path(files[key]).name, f"put the {key} of {side} there")
+        found |= {"merges": read_merges(path)} if key == "codes" else {"sentencepiece": spm(path)}
     return found
 
 
 def read_side(path: Path, special: dict[str, str], source: Vocabulary | None = None, **cut
               ) -> tuple[Vocabulary, list[int]]:
     "The vocabulary in a file with a token a line, and the order of rows. Raises InputError where something is missing."
-    if not path.is_file():
-        raise InputError(f"{path}: no such file: it belongs beside config.yaml")
-    names = lines_of(read_text(path))
+    names = lines_of(read_text(present(path, "it belongs beside config.yaml")))
     wanted = [special.get(f"{name.strip('</>')}_token", name) for name in ("<pad>", "<unk>", "<s>", "</s>")]
     if missing := [token for token in wanted if token not in names]:
         raise InputError(f"{path}: has no {missing[0]}")

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COLLINS', 'Leaf', 'RARE', 'ANY', 'Rules', 'Row', 'leaves_of', 'phrases_over', 'crosses', 'compare', 'percent',
            'Scores', 'score_trees', 'right_branching', 'count_rules', 'two_by_two', 'shape', 'lexicon', 'Pcfg',
-           'best_chains', 'chart', 'walk', 'tags_of', 'likeliest_tree']
+           'best_chains']
 
 # %% ../../nbs/parsing/bracket_f1.ipynb #eb755225
 import math
@@ -245,6 +245,61 @@ class Pcfg:
         for label, n in roots.items():
             self.root[number[label]] = math.log(n / roots.total())
 
+    def parse(self, words: Sequence[str]) -> tuple[Tree | None, float]:
+        "The likeliest tree and its log-probability; None and -inf if the grammar has no tree."
+        bare, best = self.chart(words)
+        total = self.root + best[0, len(words), :self.plain]
+        symbol = int(total.argmax())
+        if not np.isfinite(total[symbol]):
+            return None, -math.inf
+        return Tree(tuple(self.walk(words, bare, best, 0, len(words), symbol))), float(total[symbol])
+
+    def chart(self, words: Sequence[str]) -> tuple[Float[np.ndarray, "n n+1 symbol"],
+                                                   Float[np.ndarray, "n n+1 symbol"]]:
+        """The best log-probability of each stretch and symbol: ending in a rule with two children (or a word),
+        and overall.
+        """
+        n = len(words)
+        bare = np.full((n, n + 1, len(self.names)), -np.inf)
+        best = bare.copy()
+        groups = np.flatnonzero(np.diff(self.parent, prepend=-1))  # the first rule of each parent
+        for width in range(1, n + 1):
+            for start in range(n - width + 1):
+                end = start + width
+                cell = bare[start, end]
+                if width == 1:
+                    for tag, log in self.tags_of(words[start]).items():
+                        cell[tag] = log
+                elif len(self.log):
+                    cut = best[start, start + 1:end][:, self.left] + best[start + 1:end, end][:, self.right]
+                    cell[self.parent[groups]] = np.maximum.reduceat(cut.max(0) + self.log, groups)
+                best[start, end] = cell
+                best[start, end, :self.plain] = (self.chains + cell[:self.plain]).max(1)
+        return bare, best
+
+    def tags_of(self, word: str) -> dict[int, float]:
+        return next((self.words[known] for known in (word, shape(word), ANY) if known in self.words), {})
+
+    def walk(self, words: Sequence[str], bare: np.ndarray, best: np.ndarray, start: int, end: int,
+             symbol: int) -> list[str]:
+        "The walk of the best tree of a stretch under `symbol`: look up which rules gave the chart's numbers."
+        opened, at = [], symbol
+        if symbol < self.plain:
+            last = int((self.chains[symbol] + bare[start, end, :self.plain]).argmax())
+            while at != last:
+                opened.append(at)
+                at = int(self.step[at, last])
+        names = ["(" + self.names[i] for i in (*opened, at)] if symbol < self.plain else []
+        if end - start == 1:
+            return [*names, words[start], *[")"] * len(names)]
+        mine = np.flatnonzero(self.parent == at)
+        first, second = best[start, start + 1:end], best[start + 1:end, end]
+        cut = first[:, self.left[mine]] + second[:, self.right[mine]] + self.log[mine]
+        split, rule = np.unravel_index(cut.argmax(), cut.shape)
+        middle, rule = start + 1 + int(split), int(mine[rule])
+        return [*names, *self.walk(words, bare, best, start, middle, int(self.left[rule])),
+                *self.walk(words, bare, best, middle, end, int(self.right[rule])), *[")"] * len(names)]
+
 # %% ../../nbs/parsing/bracket_f1.ipynb #09953fbc
 def best_chains(rules: list[tuple[int, int, float]], n: int) -> tuple[Float[np.ndarray, "n n"], np.ndarray]:
     "From each symbol to each other the best chain of one-child rules: its log-probability, and its first step."
@@ -258,65 +313,3 @@ def best_chains(rules: list[tuple[int, int, float]], n: int) -> tuple[Float[np.n
         logs = np.where(better, through, logs)
         step = np.where(better, step[:, middle, None], step)
     return logs, step
-
-# %% ../../nbs/parsing/bracket_f1.ipynb #47907dd4
-def chart(self: Pcfg, words: Sequence[str]) -> tuple[Float[np.ndarray, "n n+1 symbol"],
-                                                     Float[np.ndarray, "n n+1 symbol"]]:
-    """The best log-probability of each stretch and symbol: ending in a rule with two children (or a word),
-    and overall.
-    """
-    n = len(words)
-    bare = np.full((n, n + 1, len(self.names)), -np.inf)
-    best = bare.copy()
-    groups = np.flatnonzero(np.diff(self.parent, prepend=-1))  # the first rule of each parent
-    for width in range(1, n + 1):
-        for start in range(n - width + 1):
-            end = start + width
-            cell = bare[start, end]
-            if width == 1:
-                for tag, log in self.tags_of(words[start]).items():
-                    cell[tag] = log
-            elif len(self.log):
-                cut = best[start, start + 1:end][:, self.left] + best[start + 1:end, end][:, self.right]
-                cell[self.parent[groups]] = np.maximum.reduceat(cut.max(0) + self.log, groups)
-            best[start, end] = cell
-            best[start, end, :self.plain] = (self.chains + cell[:self.plain]).max(1)
-    return bare, best
-
-# %% ../../nbs/parsing/bracket_f1.ipynb #186c3e5f
-def walk(self: Pcfg, words: Sequence[str], bare: np.ndarray, best: np.ndarray, start: int, end: int,
-         symbol: int) -> list[str]:
-    "The walk of the best tree of a stretch under `symbol`: look up which rules gave the chart's numbers."
-    opened, at = [], symbol
-    if symbol < self.plain:
-        last = int((self.chains[symbol] + bare[start, end, :self.plain]).argmax())
-        while at != last:
-            opened.append(at)
-            at = int(self.step[at, last])
-    names = ["(" + self.names[i] for i in (*opened, at)] if symbol < self.plain else []
-    if end - start == 1:
-        return [*names, words[start], *[")"] * len(names)]
-    mine = np.flatnonzero(self.parent == at)
-    first, second = best[start, start + 1:end], best[start + 1:end, end]
-    cut = first[:, self.left[mine]] + second[:, self.right[mine]] + self.log[mine]
-    split, rule = np.unravel_index(cut.argmax(), cut.shape)
-    middle, rule = start + 1 + int(split), int(mine[rule])
-    return [*names, *walk(self, words, bare, best, start, middle, int(self.left[rule])),
-            *walk(self, words, bare, best, middle, end, int(self.right[rule])), *[")"] * len(names)]
-
-# %% ../../nbs/parsing/bracket_f1.ipynb #6b01faa8
-def tags_of(self: Pcfg, word: str) -> dict[int, float]:
-    return next((self.words[known] for known in (word, shape(word), ANY) if known in self.words), {})
-
-
-def likeliest_tree(self: Pcfg, words: Sequence[str]) -> tuple[Tree | None, float]:
-    "The likeliest tree and its log-probability; None and -inf if the grammar has no tree."
-    bare, best = self.chart(words)
-    total = self.root + best[0, len(words), :self.plain]
-    symbol = int(total.argmax())
-    if not np.isfinite(total[symbol]):
-        return None, -math.inf
-    return Tree(tuple(self.walk(words, bare, best, 0, len(words), symbol))), float(total[symbol])
-
-
-Pcfg.chart, Pcfg.walk, Pcfg.tags_of, Pcfg.parse = chart, walk, tags_of, likeliest_tree

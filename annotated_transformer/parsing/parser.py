@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA', 'PARSER_SMALL', 'SMALL_TRAINING',
-           'PARSER_PRESETS', 'parser_preset', 'TreeProgress', 'TreeConstraint', 'allowed', 'advance',
-           'WordedTreeConstraint', 'Parse', 'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus',
-           'choose_search', 'continue_on']
+           'PARSER_PRESETS', 'parser_preset', 'TreeProgress', 'TreeConstraint', 'WordedTreeConstraint', 'Parse',
+           'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'choose_search', 'continue_on']
 
 # %% ../../nbs/parsing/parser.ipynb #76c05ef2
 import math
@@ -124,33 +123,28 @@ class TreeConstraint(Constraint):
         "Whether a hypothesis stands between two words: always, where a word is one token."
         return torch.ones_like(state.left, dtype=torch.bool)
 
-# %% ../../nbs/parsing/parser.ipynb #444ab801
-def allowed(self: TreeConstraint, state: TreeProgress) -> Bool[Tensor, "sentence place vocab_size"]:
-    "The tokens that may come next in each hypothesis."
-    more, inside, between = state.left > 0, state.depth > 0, self.between(state)
-    fits = (state.depth < self.deepest) & (state.room >= state.left + state.depth + 2)
-    may_open = more & between & fits & (state.chain < self.longest_chain)
-    may_close = inside & between & (state.chain == 0) & (~more | (state.depth > 1))
-    innermost = (state.stack.gather(2, (state.depth - 1).clamp(min=0)[..., None])
-                 .masked_fill(~may_close[..., None], PAD))
-    return (may_open[..., None] & self.opens | (more & inside)[..., None] & self.leaves(state)
-            | (self.partner == innermost) | (~more & ~inside)[..., None] & self.end)
+    def allowed(self, state: TreeProgress) -> Bool[Tensor, "sentence place vocab_size"]:
+        "The tokens that may come next in each hypothesis."
+        more, inside, between = state.left > 0, state.depth > 0, self.between(state)
+        fits = (state.depth < self.deepest) & (state.room >= state.left + state.depth + 2)
+        may_open = more & between & fits & (state.chain < self.longest_chain)
+        may_close = inside & between & (state.chain == 0) & (~more | (state.depth > 1))
+        innermost = (state.stack.gather(2, (state.depth - 1).clamp(min=0)[..., None])
+                     .masked_fill(~may_close[..., None], PAD))
+        return (may_open[..., None] & self.opens | (more & inside)[..., None] & self.leaves(state)
+                | (self.partner == innermost) | (~more & ~inside)[..., None] & self.end)
 
-# %% ../../nbs/parsing/parser.ipynb #baa439d6
-def advance(self: TreeConstraint, state: TreeProgress, parent: Int[Tensor, "sentence beam"],
-            token: Int[Tensor, "sentence beam"]) -> TreeProgress:
-    "The hypotheses after a step: each continues the one at place `parent` with `token`."
-    left, room, depth, chain = (getattr(state, name).gather(1, parent)
-                                for name in ("left", "room", "depth", "chain"))
-    stack = state.stack.take_along_dim(parent[..., None], 1)
-    opens, closes = self.opens[token], self.partner[token] >= 0
-    leaf = ~opens & ~closes & ~self.end[token]
-    top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
-    return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(),
-                        (chain + 1) * opens, torch.where(opens[..., None] & top, token[..., None], stack))
-
-
-TreeConstraint.allowed, TreeConstraint.advance = allowed, advance
+    def advance(self, state: TreeProgress, parent: Int[Tensor, "sentence beam"],
+                token: Int[Tensor, "sentence beam"]) -> TreeProgress:
+        "The hypotheses after a step: each continues the one at place `parent` with `token`."
+        left, room, depth, chain = (getattr(state, name).gather(1, parent)
+                                    for name in ("left", "room", "depth", "chain"))
+        stack = state.stack.take_along_dim(parent[..., None], 1)
+        opens, closes = self.opens[token], self.partner[token] >= 0
+        leaf = ~opens & ~closes & ~self.end[token]
+        top = torch.arange(self.deepest, device=stack.device) == depth[..., None]
+        return TreeProgress(state.src, left - leaf.long(), room - 1, depth + opens.long() - closes.long(),
+                            (chain + 1) * opens, torch.where(opens[..., None] & top, token[..., None], stack))
 
 # %% ../../nbs/parsing/parser.ipynb #48ff8e1d
 class WordedTreeConstraint(TreeConstraint):

@@ -16,15 +16,13 @@ from torch import Tensor, nn
 
 from ..model.layers import EPSILON
 from ..model.symbols import PAD
-from .base import EncoderDecoder
+from .base import EncoderDecoder, RivalConfig
 
 # %% ../../nbs/rivals/bytenet.ipynb #7484c3af
 @dataclass(frozen=True)
-class ByteNetConfig:
+class ByteNetConfig(RivalConfig):
     "Dilated convolutions, with the decoder on top of the encoder's columns."
 
-    vocab_size: int = 5000
-    "tokens in the shared vocabulary"
     n_layers: int = 10
     "residual blocks in the encoder, and in the decoder"
     d_model: int = 312
@@ -35,10 +33,6 @@ class ByteNetConfig:
     "the dilation doubles from block to block up to this, then begins anew at 1"
     a: float = 1.2
     "columns that the encoder makes for each source token"
-    dropout: float = 0.2
-    "on the embeddings and on what a block adds"
-    tied: bool = False
-    "one table for source, target and softmax (the paper's system had three)"
     plain_vectors: bool = False
     "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 

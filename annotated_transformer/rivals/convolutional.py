@@ -18,27 +18,19 @@ from torch.nn.utils.parametrizations import weight_norm
 from ..model.attention import masked_softmax, padding_mask
 from ..model.embedding import LearnedPositions
 from ..model.symbols import PAD
-from .base import EncoderDecoder
+from .base import EncoderDecoder, RivalConfig
 
 # %% ../../nbs/rivals/convolutional.ipynb #478ead57
 @dataclass(frozen=True)
-class ConvolutionalConfig:
+class ConvolutionalConfig(RivalConfig):
     "Gated convolutions with attention in every layer of the decoder."
 
-    vocab_size: int = 5000
-    "tokens in the shared vocabulary"
     n_layers: int = 4
-    "convolutions in the encoder, and in the decoder"
     d_model: int = 240
-    "width of the vectors"
     kernel: int = 3
     "k: positions that a convolution sees"
-    dropout: float = 0.2
-    "on vectors and on the input of each convolution"
     max_length: int = 1024
     "positions that are learned"
-    tied: bool = False
-    "one table for source, target and softmax (the paper's system had three)"
 
 
 ROOT_HALF = math.sqrt(0.5)

@@ -15,25 +15,18 @@ from torch import Tensor, nn
 from ..model.attention import padding_mask
 from ..model.symbols import PAD
 from .base import EncoderDecoder
-from .recurrent import Alignment, Recurrent, lstm_step
+from .recurrent import Alignment, Recurrent, RecurrentConfig, lstm_step
 
 # %% ../../nbs/rivals/deep_att.ipynb #7a5b2875
 @dataclass(frozen=True)
-class DeepAttConfig:
+class DeepAttConfig(RecurrentConfig):
     "LSTMs with fast-forward connections."
 
-    vocab_size: int = 5000
-    "tokens in the shared vocabulary"
     n_layers: int = 4
     "LSTM layers in each of the encoder's two columns, and in the decoder (the paper: 9 and 7)"
     d_model: int = 184
-    "width of the vectors, of f and of the LSTMs' states"
     dropout: float = 0.2
     "on h, on the embeddings and on the output; the fast-forward connections are never dropped"
-    tied: bool = False
-    "one table for source, target and softmax (the paper's system had three)"
-    plain_vectors: bool = False
-    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
 
 class FastForward(nn.Module):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MINIMUM', 'ngrams', 'gleu', 'expected_reward_loss', 'draw_translations', 'output_log_probabilities',
-           'without_dropout', 'Tuning', 'tuning_update', 'check_tuning', 'begin_tuning', 'model_with', 'tune',
-           'tune_on', 'where_it_stands', 'on_dev', 'finish_tuning', 'main']
+           'without_dropout', 'Tuning', 'tuning_update', 'check_tuning', 'begin_tuning', 'model_with', 'tune', 'on_dev',
+           'finish_tuning', 'main']
 
 # %% ../../nbs/rivals/gleu_rl.ipynb #f2cb9d74
 import math
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from ..decoding import evaluation, translation
-from ..corpus.batching import ParallelCorpus, pad
+from ..corpus.batching import pad
 from ..corpus.corpora import Corpus
 from ..decoding.search import sample
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
@@ -186,14 +186,22 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
     data = data or run.config["data"]["folder"]
     corpus, _ = open_data(run, data)
     with run.lock():
-        model, optimizer, done, before = where_it_stands(run)
+        done = run.checkpoints.newest()
+        weights, state = run.checkpoints.load(done)
+        model, before = fast_to_train(model_with(run, weights)), state.get("seconds", 0.0)
+        optimizer = OPTIMIZERS["adam"](model.parameters())
+        if state:
+            optimizer.load_state_dict(state["optimizer"])
         if done >= tuning.steps and run.finished():
             return True
         run.continue_from(done)
         begun = time.monotonic()
         with stop_signals() as signals, progress_bar(tuning.steps, done) as bar:
             for step in range(done + 1, tuning.steps + 1):
-                reward = tune_on(corpus, model, optimizer, tuning, step)
+                rng = np.random.default_rng([tuning.seed, step])
+                chosen = np.sort(rng.choice(len(corpus), min(tuning.sentences, len(corpus)), replace=False))
+                src, references = corpus.batch(chosen).src, [corpus.tgt[int(i)].tolist() for i in chosen]
+                reward = tuning_update(model, optimizer, src, references, tuning, int(rng.integers(2**31)))
                 seconds = before + time.monotonic() - begun
                 line = {"step": step, "seconds": round(seconds, 2), "reward": reward}
                 run.history.log(line | {"gradient_norm": float(optimizer.param_groups[0]["gradient_norm"])})
@@ -206,29 +214,6 @@ def tune(run: Run, data: str | Path | None = None, minutes: float | None = None)
         finish_tuning(run, tuning, data)
         return True
 
-
-def tune_on(
-    corpus: ParallelCorpus, model: nn.Module, optimizer: torch.optim.Optimizer, tuning: Tuning, step: int
-) -> float:
-    "Update number `step`, on sentences chosen by (seed, step)."
-    rng = np.random.default_rng([tuning.seed, step])
-    chosen = np.sort(rng.choice(len(corpus), min(tuning.sentences, len(corpus)), replace=False))
-    references = [corpus.tgt[int(i)].tolist() for i in chosen]
-    return tuning_update(
-        model, optimizer, corpus.batch(chosen).src, references, tuning, int(rng.integers(2**31))
-    )
-
-
-def where_it_stands(run: Run) -> tuple[nn.Module, torch.optim.Optimizer, int, float]:
-    "Model, optimizer, updates done and seconds spent, from the newest complete checkpoint."
-    done = run.checkpoints.newest()
-    weights, state = run.checkpoints.load(done)
-    model = fast_to_train(model_with(run, weights))
-    optimizer = OPTIMIZERS["adam"](model.parameters())
-    if state:
-        optimizer.load_state_dict(state["optimizer"])
-    return model, optimizer, done, state.get("seconds", 0.0)
-
 # %% ../../nbs/rivals/gleu_rl.ipynb #c1d0f6c9
 def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
     "sacreBLEU, mean GLEU (of words) and perplexity of a run on the development set, with section 6.1's search."
@@ -240,7 +225,7 @@ def on_dev(run: str | Path, data: str | Path) -> dict[str, float]:
 
 def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
     "Store the weights for translation, score the development set before and after, and write the record."
-    run.write_average(of=run.checkpoints.intact()[-1:])
+    run.write_average(run.checkpoints.intact()[-1:])
     curve = [{"step": m["step"], "reward": m["reward"]} for m in run.history.metrics()]
     first, last = (sum(m["reward"] for m in part) / len(part) for part in (curve[:20], curve[-20:]))
     metrics = {"steps": tuning.steps, "reward_first": first, "reward_last": last}

@@ -15,25 +15,14 @@ from torch import Tensor, nn
 from ..model.attention import padding_mask
 from ..model.symbols import PAD
 from .base import EncoderDecoder
-from .recurrent import Alignment, states_of
+from .recurrent import Alignment, RecurrentConfig, states_of
 
 # %% ../../nbs/rivals/input_feeding.ipynb #dc692b09
 @dataclass(frozen=True)
-class InputFeedingConfig:
+class InputFeedingConfig(RecurrentConfig):
     "Stacked LSTMs in both directions, and a decoder that is fed its own last answer."
 
-    vocab_size: int = 5000
-    "tokens in the shared vocabulary"
-    n_layers: int = 2
-    "LSTM layers in the encoder, and in the decoder"
     d_model: int = 224
-    "width of the vectors, of the LSTMs' states and of the attentional vector"
-    dropout: float = 0.2
-    "on the vectors of tokens, between layers, and on state and context where they meet"
-    tied: bool = False
-    "one table for source, target and softmax"
-    plain_vectors: bool = False
-    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
 
 def draw_lstm(lstm: nn.LSTM) -> None:

@@ -15,23 +15,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..model.attention import masked_softmax, padding_mask
 from ..model.symbols import PAD
-from .base import EncoderDecoder
+from .base import EncoderDecoder, RivalConfig
 
 # %% ../../nbs/rivals/recurrent.ipynb #39c6d719
 @dataclass(frozen=True)
-class RecurrentConfig:
+class RecurrentConfig(RivalConfig):
     "Stacked LSTMs with additive attention."
 
-    vocab_size: int = 5000
-    "tokens in the shared vocabulary"
-    n_layers: int = 2
-    "LSTM layers in the encoder, and in the decoder"
-    d_model: int = 256
-    "width of the vectors and of the LSTMs' states"
-    dropout: float = 0.2
-    "on the vectors of tokens, between layers and on the output"
-    tied: bool = False
-    "one table for source, target and softmax (the paper's systems had three)"
     plain_vectors: bool = False
     "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
 
@@ -97,9 +87,16 @@ class Recurrent(EncoderDecoder):
     ) -> tuple[Float[Tensor, "batch src d_memory"], Bool[Tensor, "batch 1 1 src"]]:
         "What the decoder attends to, and the mask of its padding."
         x, mask = self.read_both_ways(src)
-        for layer in self.encoder[1:]:
+        for i, layer in enumerate(self.encoder[1:]):
             x = self.read_on(layer, x)
+            x = x if i else self.mix("encoder", x, mask[:, 0, 0])
         return x, mask
+
+    def mix(
+        self, side: str, x: Float[Tensor, "batch length d_model"], real: Bool[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length d_model"]:
+        "What a kind of its own does behind the encoder's second layer and the decoder's first."
+        return x
 
     def read_both_ways(
         self, src: Int[Tensor, "batch src"]
@@ -134,6 +131,7 @@ class Recurrent(EncoderDecoder):
         mask: Bool[Tensor, "batch 1 1 src"],
     ) -> Float[Tensor, "batch tgt d_model"]:
         x, context, _ = self.first_layer(self.dropout(self.vectors("target", tgt)), memory, mask)
+        x = self.mix("decoder", x, tgt != PAD)
         for layer in self.decoder[1:]:
             x = x + layer(torch.cat((self.dropout(x), context), -1))[0]
         return self.dropout(x)
@@ -155,5 +153,6 @@ class Recurrent(EncoderDecoder):
         x, after = self.vectors("target", tokens), []
         for i, layer in enumerate(self.decoder):
             h, c = lstm_step(layer, torch.cat((x, context), -1), *kept[2 * i : 2 * i + 2])
-            x, after = x + h if i else h, after + [h, c]
+            x = x + h if i else self.mix("decoder", h, torch.ones_like(tokens, dtype=torch.bool))
+            after += [h, c]
         return x, after

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNSCALED', 'SMALLEST_SCALE', 'Objective', 'update', 'split_microbatches', 'shard', 'updates', 'Translated', 'Trainer',
-           'readable_errors', 'not_finite', 'check_limits', 'check_not_abandoned', 'train', 'make_objective',
-           'restore_training', 'show_examples']
+           'readable_errors', 'check_limits', 'check_not_abandoned', 'train']
 
 # %% ../../nbs/training/loop.ipynb #02ce6659
 import contextlib
@@ -14,7 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
 
 from ..corpus.batching import Batch, ParallelCorpus
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
@@ -31,7 +31,7 @@ from ..tools.files import InputError, needs, write_json, writing
 from ..tools.processes import (
     Clock, Done, NotFinite, Progress, Report, all_reduce_sum, any_rank, bar_text, in_precision, process_group,
     progress_bar, rank, stop_signals, training_device, world_size)
-from .averaging import DevelopmentSet, choose_average, development_set, weight_dtype
+from .averaging import choose_average, development_set, empty_model
 from .optimizer import OPTIMIZERS, clip, set_rate
 from .presets import TrainingConfig
 from .regularization import quality, quality_sums
@@ -105,9 +105,8 @@ def shard(corpus: ParallelCorpus, indices: Int[np.ndarray, " batch"],
     return [(corpus.batch(part), 1.0) for part in split_microbatches(corpus, mine, device_tokens)]
 
 
-def updates(
-    corpus: ParallelCorpus, config: TrainingConfig, progress: Progress
-) -> Iterator[tuple[Progress, Int[np.ndarray, " batch"]]]:
+def updates(corpus: ParallelCorpus, config: TrainingConfig, progress: Progress
+            ) -> Iterator[tuple[Progress, Int[np.ndarray, " batch"]]]:
     "For each update from `progress` to the last: the progress after it, and its sentences."
     step, epoch, pool, position = progress.step, progress.epoch, progress.pool, progress.position
     while step < config.steps:
@@ -129,53 +128,56 @@ class Translated(NamedTuple):
     "of more of them, if it was asked for"
 
 # %% ../../nbs/training/loop.ipynb #ed501c38
-@dataclass
 class Trainer:
-    """A run in training: `step`, `measure`, `save`, `log`, and `train` which calls them.
+    """A run in training: `step`, `save`, `measure`, `log`, and `train` which calls them.
 
     Every process makes the same calls in the same order, for these wait until all have made them: `step` (it sums the
     gradients), `Report.add`, `look` and `line` (the loss), `any_rank`, `measure`, `is_over` where there is patience.
     What one process alone knows (a signal, the clock, the report) goes through `any_rank` first.
     """
 
-    run: Run
-    config: TrainingConfig
-    corpus: ParallelCorpus
-    dev: DevelopmentSet | None
-    objective: nn.Module
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    "of the loss, in float16"
-    progress: Progress
-    line: dict | None
-    "the line of the report that belongs to the checkpoint, without what is measured"
-    report: Report
-    clock: Clock
-    device_tokens: int
-    translate: Callable[[nn.Module], Translated] | None = None
-    events: Events | None = None
-
-    @classmethod
-    def open(cls, run: Run, data: str | Path | None, minutes: float | None, device_tokens: int = 32_768,
-             compile: bool = False) -> "Trainer":
+    def __init__(self, run: Run, data: str | Path | None, minutes: float | None, device_tokens: int = 32_768,
+                 compile: bool = False):
         "The run in the state of its newest intact checkpoint. Raises InputError as `train` does."
-        config = training_config(run)
-        corpus, dev = open_data(run, data or run.config["data"]["folder"])
-        measured = development_set(run, dev, device_tokens, warn=rank() == 0)
-        objective = make_objective(run, config, compile)
-        optimizer = OPTIMIZERS[config.optimizer](objective.parameters())
-        scaler = torch.amp.GradScaler(training_device().type, enabled=config.precision == "float16")
-        model = getattr(objective, "module", objective).model
-        progress, sums, line = restore_training(run, model, optimizer, scaler)
-        if line and config.is_log_step(line["step"]):
-            sums = {}  # they are in the line
-        clock = Clock(progress.seconds, minutes, config.save_minutes)
-        return cls(run, config, corpus, measured, objective, optimizer, scaler, progress, line, Report(sums), clock,
-                   device_tokens)
+        self.run, self.device_tokens, self.config = run, device_tokens, training_config(run)
+        config = self.config
+        self.corpus, dev = open_data(run, data or run.config["data"]["folder"])
+        self.dev = development_set(run, dev, device_tokens, warn=rank() == 0)
+        torch.manual_seed(config.seed)
+        self.model = fast_to_train(empty_model(run).train())
+        if compile and not hasattr(self.model, "compile_layers"):
+            raise InputError(f"compile: {type(self.model).__name__} has no layers that can be compiled: leave it out")
+        if compile:
+            self.model.compile_layers()
+        objective = Objective(self.model, config.label_smoothing, config.precision)
+        self.objective = (DistributedDataParallel(objective, gradient_as_bucket_view=True) if world_size() > 1
+                          else objective)
+        self.optimizer = OPTIMIZERS[config.optimizer](self.objective.parameters())
+        self.scaler = torch.amp.GradScaler(training_device().type, enabled=config.precision == "float16")
+        self.progress, sums, self.line = self.restore()  # the line: that of the checkpoint, without what is measured
+        self.report = Report({} if self.line and config.is_log_step(self.line["step"]) else sums)  # the line has them
+        self.clock = Clock(self.progress.seconds, minutes, config.save_minutes)
+        self.translate: Callable[[nn.Module], Translated] | None = None
+        self.events: Events | None = None
 
-    @property
-    def model(self) -> nn.Module:
-        return getattr(self.objective, "module", self.objective).model
+    def restore(self) -> tuple[Progress, dict[str, float], dict | None]:
+        """The progress, the report's sums and the line that belongs to the newest intact checkpoint, which is loaded;
+        without one, the run's initial weights are."""
+        run = self.run
+        newest = run.checkpoints.newest() if rank() == 0 else 0  # one process chooses, so that all take the same
+        step = int(all_reduce_sum(newest or 0)[0])
+        if step == 0:
+            self.model.load_state_dict(run.initial_weights() or self.model.state_dict())
+            return Progress(), {}, None
+        weights, state = run.checkpoints.load(step)
+        try:
+            self.model.load_state_dict(weights)
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.scaler.load_state_dict(state.get("scaler", {}))
+            return Progress(**state["progress"]), state["report"], state.get("line")  # 0.1 logged before it saved
+        except (RuntimeError, ValueError, KeyError, TypeError):
+            raise InputError(f"{run.folder}: the checkpoint does not fit the model that config.json describes: "
+                             "put the run's own config.json back, or begin a new run") from None
 
     def train(self) -> None:
         "Go through the updates to the last one, or until training is asked to stop."
@@ -241,8 +243,20 @@ class Trainer:
         if self.translate:
             translated = self.translate(self.model)
             line |= {} if translated.bleu is None else {"dev_bleu": translated.bleu}
-            show_examples(self.run.folder, line, translated.examples)
+            self.show(line, translated.examples)
         return line
+
+    def show(self, line: dict, examples: list[tuple[str, str, str]]) -> None:
+        "Print translations of development sentences, and keep them in `translations/step_N.txt`."
+        names, folder = ("source", "reference", "model"), self.run.folder / "translations"
+        text = "\n\n".join("\n".join(f"{name:10} {words}" for name, words in zip(names, example))
+                           for example in examples)
+        folder.mkdir(exist_ok=True)
+        with writing(folder / f"step_{line['step']}.txt", "w") as file:
+            file.write(text + "\n")
+        title = f"Update {line['step']:,}, development perplexity {line['dev_perplexity']:.2f}"
+        with contextlib.suppress(OSError):  # the terminal has gone
+            tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)
 
     def log(self, line: dict) -> dict:
         "Add the line to the report; what comes from now on belongs to the next one. Returns the line."
@@ -311,8 +325,18 @@ def readable_errors(run: Run) -> Iterator[None]:
     "Within the block, numbers that are not finite and errors of disk and compiler become an InputError of one line."
     try:
         yield
-    except NotFinite as error:
-        raise not_finite(run, error) from None
+    except NotFinite as error:  # the first process also writes the place down
+        place, path = error.place, run.folder / "not_finite.json"
+        sentences = None if error.sentences is None else error.sentences.tolist()
+        last = max((step for step, _ in run.checkpoints.found()), default=None)
+        if rank() == 0:
+            write_json(path, {"what": str(error), **asdict(place), "sentences": sentences})
+            run.history.mark_session(last or 0)  # it ends here, and its time was spent
+        kept = "there is no checkpoint yet" if last is None else f"the checkpoint of step {last} is untouched"
+        where = f"epoch {place.epoch}, pool {place.pool}, batch {place.position}"
+        raise InputError(f"{run.folder}: {error} after step {place.step} ({where}): {path} names the "
+                         f"{'place' if sentences is None else 'sentences'}, {kept}; try a lower rate, or the "
+                         "precision float32, in a new run") from None
     except OSError as error:
         raise InputError(f"{error.filename or run.folder}: {error.strerror or error}: earlier checkpoints are "
                          "intact; mend this, and continue with "
@@ -323,20 +347,6 @@ def readable_errors(run: Run) -> Iterator[None]:
         raise InputError("compile: the compiler failed or was stopped: continue with "
                          f"`annotated-transformer train {run.folder}`, compiled or not") from error
 
-
-def not_finite(run: Run, error: NotFinite) -> InputError:
-    "The error to raise for a number that is not finite; the first process also writes the place down."
-    place, path = error.place, run.folder / "not_finite.json"
-    sentences = None if error.sentences is None else error.sentences.tolist()
-    last = max((step for step, _ in run.checkpoints.found()), default=None)
-    if rank() == 0:
-        write_json(path, {"what": str(error), **asdict(place), "sentences": sentences})
-        run.history.mark_session(last or 0)  # it ends here, and its time was spent
-    kept = "there is no checkpoint yet" if last is None else f"the checkpoint of step {last} is untouched"
-    where = f"epoch {place.epoch}, pool {place.pool}, batch {place.position}"
-    return InputError(f"{run.folder}: {error} after step {place.step} ({where}): {path} names the "
-                      f"{'place' if sentences is None else 'sentences'}, {kept}; try a lower rate, or the "
-                      "precision float32, in a new run")
 
 # %% ../../nbs/training/loop.ipynb #10acc253
 def check_limits(minutes: float | None, device_tokens: int, compile: bool, tensorboard: bool) -> None:
@@ -371,7 +381,7 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
     check_not_abandoned(run)
     with (process_group(), run.lock() if rank() == 0 else contextlib.nullcontext(), readable_errors(run),
           training_with(run.config.get("kernel"))):  # a resumed run sums in the order in which it began
-        trainer = Trainer.open(run, data, minutes, device_tokens, compile)
+        trainer = Trainer(run, data, minutes, device_tokens, compile)
         if trainer.is_over() and run.finished():
             return True
         if rank() == 0:
@@ -385,52 +395,3 @@ def train(run: Run, data: str | Path | None = None, minutes: float | None = None
         if rank() == 0:
             trainer.finish(done)
         return done
-
-# %% ../../nbs/training/loop.ipynb #8f2294c7
-def make_objective(run: Run, config: TrainingConfig, compile: bool) -> nn.Module:
-    "The objective, with weights drawn from the seed, ready for one process or many."
-    torch.manual_seed(config.seed)
-    model = fast_to_train(run.model().to(training_device(), weight_dtype(run)).train())
-    if compile and not hasattr(model, "compile_layers"):
-        raise InputError(f"compile: {type(model).__name__} has no layers that can be compiled: leave it out")
-    if compile:
-        model.compile_layers()
-    objective = Objective(model, config.label_smoothing, config.precision)
-    return DistributedDataParallel(objective, gradient_as_bucket_view=True) if world_size() > 1 else objective
-
-
-def restore_training(run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler
-                     ) -> tuple[Progress, dict[str, float], dict | None]:
-    """Load model, optimizer and scaler from the newest intact checkpoint, or else the run's initial weights, if any.
-
-    Returns the progress, the report's sums and the line that belongs to the checkpoint. Raises InputError where the
-    checkpoint does not fit the model.
-    """
-    newest = run.checkpoints.newest() if rank() == 0 else 0  # one process chooses, so that all take the same
-    step = int(all_reduce_sum(newest or 0)[0])
-    if step == 0:
-        model.load_state_dict(run.initial_weights() or model.state_dict())
-        return Progress(), {}, None
-    weights, state = run.checkpoints.load(step)
-    try:
-        model.load_state_dict(weights)
-        optimizer.load_state_dict(state["optimizer"])
-        scaler.load_state_dict(state.get("scaler", {}))
-        return Progress(**state["progress"]), state["report"], state.get("line")  # 0.1 logged before it saved
-    except (RuntimeError, ValueError, KeyError, TypeError):
-        raise InputError(f"{run.folder}: the checkpoint does not fit the model that config.json describes: "
-                         "put the run's own config.json back, or begin a new run") from None
-
-
-def show_examples(folder: Path, line: dict, examples: list[tuple[str, str, str]]) -> None:
-    "Print translations of development sentences, and keep them in `translations/step_N.txt`."
-    from tqdm import tqdm
-
-    names = ("source", "reference", "model")
-    text = "\n\n".join("\n".join(f"{name:10} {words}" for name, words in zip(names, example)) for example in examples)
-    (folder / "translations").mkdir(exist_ok=True)
-    with writing(folder / "translations" / f"step_{line['step']}.txt", "w") as file:
-        file.write(text + "\n")
-    title = f"Update {line['step']:,}, development perplexity {line['dev_perplexity']:.2f}"
-    with contextlib.suppress(OSError):  # the terminal has gone
-        tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)

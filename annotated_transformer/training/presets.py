@@ -110,27 +110,21 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
 # %% ../../nbs/training/presets.ipynb #d5600aa8
 def check_training(training: TrainingConfig, vocab_size: int) -> None:
     "Raises InputError, which names the field, where a value is impossible."
-    for name in ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every"):
-        if not 1 <= getattr(training, name) <= 10**12:
-            raise InputError(
-                f"{name} {getattr(training, name)}: give 1 or more{', at most 10^12' * (getattr(training, name) > 1)}")
-    if not 0 <= training.seed < 2**63:
-        raise InputError(f"seed {training.seed}: give a number from 0 to below 2^63")
-    # from 1 - 1/V on, the right token would no longer be the likeliest target
-    if not 0 <= training.label_smoothing < 1 - 1 / vocab_size:
-        raise InputError(f"label_smoothing {training.label_smoothing}: give 0 to less than 1 - 1/vocab_size")
-    if not training.save_minutes > 0:
-        raise InputError(f"save_minutes {training.save_minutes}: give a number above 0")
-    if not 0 < training.lr_scale < math.inf:
-        raise InputError(f"lr_scale {training.lr_scale}: give a number above 0")
-    for name in ("optimizer", "precision", "schedule"):
-        if getattr(training, name) not in (known := get_args(TrainingConfig.__annotations__[name])):
-            raise InputError(f"{name} {getattr(training, name)}: give {', '.join(known)}")
-    if training.schedule != "paper" and training.warmup_steps > training.steps:
-        raise InputError(
-            f"warmup_steps {training.warmup_steps}: after {training.steps} steps the rate is 0: give fewer")
-    if not 0 <= training.clip_norm < math.inf:
-        raise InputError(f"clip_norm {training.clip_norm}: give a number above 0, or 0 for no clipping")
-    for name in ("dev_bleu", "patience"):
-        if getattr(training, name) < 0:
-            raise InputError(f"{name} {getattr(training, name)}: give 0 or more")
+    t, counts = training, ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every")
+    known = {name: get_args(TrainingConfig.__annotations__[name]) for name in ("optimizer", "precision", "schedule")}
+    rules = {
+        **{name: (1 <= getattr(t, name) <= 10**12, f"1 or more{', at most 10^12' * (getattr(t, name) > 1)}")
+           for name in counts},
+        "seed": (0 <= t.seed < 2**63, "a number from 0 to below 2^63"),
+        # from 1 - 1/V on, the right token would no longer be the likeliest target
+        "label_smoothing": (0 <= t.label_smoothing < 1 - 1 / vocab_size, "0 to less than 1 - 1/vocab_size"),
+        "save_minutes": (t.save_minutes > 0, "a number above 0"),
+        "lr_scale": (0 < t.lr_scale < math.inf, "a number above 0"),
+        **{name: (getattr(t, name) in names, ", ".join(names)) for name, names in known.items()},
+        "clip_norm": (0 <= t.clip_norm < math.inf, "a number above 0, or 0 for no clipping"),
+        **{name: (getattr(t, name) >= 0, "0 or more") for name in ("dev_bleu", "patience")}}
+    for name, (fits, what) in rules.items():
+        if not fits:
+            raise InputError(f"{name} {getattr(t, name)}: give {what}")
+    if t.schedule != "paper" and t.warmup_steps > t.steps:
+        raise InputError(f"warmup_steps {t.warmup_steps}: after {t.steps} steps the rate is 0: give fewer")

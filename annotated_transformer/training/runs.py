@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..engine.kinds import architecture, build, kind_of, resolved
@@ -159,8 +160,6 @@ class Run:
         `more` are further entries of its configuration. Raises InputError where the folder is not empty, or has
         the name of weights that ship.
         """
-        from safetensors.torch import save
-
         check_free(folder)
         numbers = asdict(resolved(model))
         config = {"kind": kind_of(model), "model": numbers, "training": training, "data": data} | more | origin()
@@ -228,17 +227,12 @@ class Run:
         path = self.folder / "averaged.safetensors"
         return dequantize_rows(load_weights(path)) if path.exists() else self.checkpoints.load()[0]
 
-    def write_average(self, of: list[Path] | None = None) -> int:
-        """Write the average of the checkpoints in `of`, or of all intact ones, to translate with; returns how many
-        they are."""
-        from safetensors.torch import save
-
-        paths = of or self.checkpoints.intact()
+    def write_average(self, paths: list[Path]) -> None:
+        "Write the average of these checkpoints, to translate with."
         if not paths:
             raise InputError(f"{self.folder}: no intact checkpoint to average")
         with writing(self.folder / "averaged.safetensors") as file:
             file.write(save(mean_weights([load_weights(path / "model.safetensors") for path in paths])))
-        return len(paths)
 
     def save_checkpoint(self, step: int, model: nn.Module, state: dict, keep: int, every: int = 1,
                         best: int | None = None) -> None:
@@ -353,8 +347,6 @@ def dequantize_rows(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 # %% ../../nbs/training/runs.ipynb #fed9e0b6
 def ship(run: Run, folder: str | Path, bits: Literal[8, 16] = 16) -> None:
     "Write what translation needs to `folder`, at this many bits per weight, as in the package's `pretrained/`."
-    from safetensors.torch import save
-
     folder, weights = Path(folder), run.weights()
     folder.mkdir(parents=True, exist_ok=True)
     run.vocabulary().save(folder)

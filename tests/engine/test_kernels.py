@@ -23,7 +23,7 @@ def forget() -> None:
     kernels.known_times.cache_clear()
     kernels.is_here.cache_clear()
     kernels.trained_fastest.cache_clear()
-    kernels.CHOICES.clear()
+    kernels.choose.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -38,15 +38,15 @@ def empty_cache(tmp_path, monkeypatch):
 
 def test_a_trial_is_made_once_a_machine(monkeypatch):
     first, asked = kernels.choose(256, 192, "float32"), []
-    assert first.kernel in kernels.kernels_for("float32") and first in kernels.CHOICES.values()
-    assert all(seconds > 0 for times in first.times.values() for seconds in times)
+    assert first[0] in kernels.kernels_for("float32")
+    assert all(seconds > 0 for times in first[1].values() for seconds in times)
     forget()
     monkeypatch.setattr(kernels, "trial", lambda m, n, names: asked.append(names) or {})
     assert kernels.choose(256, 192, "float32") == first and not asked
     kernels.cache_file().write_text("{", encoding="utf-8")
     forget()
     monkeypatch.setattr(kernels, "trial", lambda m, n, names: {names[0]: [1.0, 1.0]})
-    assert kernels.choose(256, 192, "float32").kernel == kernels.MKL, "a damaged file counts as none"
+    assert kernels.choose(256, 192, "float32")[0] == kernels.MKL, "a damaged file counts as none"
 
 
 def test_the_more_exact_kernel_wins_a_tie():
@@ -57,7 +57,7 @@ def test_the_more_exact_kernel_wins_a_tie():
 
 def test_a_choice_is_fixed(monkeypatch):
     monkeypatch.setenv("ANNOTATED_KERNEL", kernels.MKL)
-    assert kernels.choose(256, 192, "int8").kernel == kernels.MKL and not kernels.choose(256, 192, "int8").times
+    assert kernels.choose(256, 192, "int8") == (kernels.MKL, {})
     monkeypatch.setenv("ANNOTATED_KERNEL", "cuBLAS")
     fails(lambda: kernels.choose(64, 1024, "int8"), "ANNOTATED_KERNEL cuBLAS", kernels.MKL)
 
@@ -73,7 +73,7 @@ def test_what_this_machine_lacks_is_left_out(broken, monkeypatch):
     for name, (precision, _) in kernels.KERNELS.items():
         if name != kernels.MKL:
             monkeypatch.setitem(kernels.KERNELS, name, (precision, pack))
-    assert kernels.choose(256, 192, "int8").kernel == kernels.MKL
+    assert kernels.choose(256, 192, "int8")[0] == kernels.MKL
     monkeypatch.setenv("ANNOTATED_KERNEL", "FBGEMM int8")
     with pytest.raises(InputError, match="not on this machine"):
         kernels.choose(64, 1024, "int8")
@@ -112,7 +112,7 @@ def test_a_choice_stays_within_its_precision(precision, monkeypatch):
     "Outputs must not depend on a stop watch: whatever is fastest, the products are those of the precision."
     monkeypatch.setattr(kernels, "fastest", lambda times: [*times][-1])
     monkeypatch.setattr(kernels, "trial", lambda m, n, names: dict.fromkeys(names, [1.0, 1.0]))
-    own = kernels.KERNELS[kernels.choose(256, 192, precision).kernel][0]
+    own = kernels.KERNELS[kernels.choose(256, 192, precision)[0]][0]
     assert own == (precision if any(map(kernels.is_here, kernels.kernels_for(precision))) else "float32")
 
 
@@ -133,7 +133,7 @@ def test_a_model_is_rounded_once_and_every_kernel_of_its_precision_is_exact():
 def test_a_kernel_is_passed_and_fixed():
     model = Transformer(replace(TINY, vocab_size=400)).eval()
     weights = packed(model, "float32", kernels.MKL).packed
-    assert weights.kernel == kernels.MKL and not kernels.CHOICES, "a trial all the same"
+    assert weights.kernel == kernels.MKL and not kernels.choose.cache_info().currsize, "a trial all the same"
     fails(lambda: packed(model, "float32", "cuBLAS"), "kernel cuBLAS", kernels.MKL)
 
 

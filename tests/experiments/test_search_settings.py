@@ -48,7 +48,7 @@ def test_each_number_is_moved_by_itself_and_the_record_tells_it(run, tmp_path, m
             for p in points] == [(3, 4, 0.6), (1, 4, 0.6), (3, 1, 0.6), (3, 4, 0.0)]
     src, references = spread_sentences(run, None, 1000)
     assert len(src) == 12 == record["config"]["sentences"]
-    run.write_average(of=run.checkpoints.intact()[-3:])
+    run.write_average(run.checkpoints.intact()[-3:])
     made = load(run.folder).translate(src, beam_size=1)
     assert points[2]["sacrebleu"] == bleu(made, references).value
     first = load(run.folder).translate(src)

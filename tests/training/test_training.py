@@ -37,7 +37,7 @@ from annotated_transformer.tools.files import InputError, file_digest, write_jso
 from annotated_transformer.tools.processes import Progress
 from annotated_transformer.training import averaging, loop as training, runs
 from annotated_transformer.training.averaging import development_set
-from annotated_transformer.training.checkpoints import check_checkpoint, write_checkpoint
+from annotated_transformer.training.checkpoints import Checkpoints, check_checkpoint
 from annotated_transformer.training.loop import Trainer, split_microbatches, train, updates
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
@@ -590,14 +590,13 @@ def test_losses_in_float16_are_nearly_those_in_float32(data, tmp_path):
 
 
 def test_a_gradient_that_overflows_at_any_scale_ends_the_run(data, tmp_path, monkeypatch):
-    whole = training.make_objective
+    whole = training.Objective
 
-    def overflows(*arguments):
-        objective = whole(*arguments)
-        objective.model.embedding.weight.register_hook(lambda gradient: gradient * math.inf)
-        return objective
+    def overflows(model, *arguments):
+        model.embedding.weight.register_hook(lambda gradient: gradient * math.inf)
+        return whole(model, *arguments)
 
-    monkeypatch.setattr(training, "make_objective", overflows)
+    monkeypatch.setattr(training, "Objective", overflows)
     run = start_run(tmp_path / "run", data, SHAPE, replace(HALF, steps=60))
     with pytest.raises(InputError, match="overflows float16 at any scale after step 30 .* names the sentences"):
         train(run)
@@ -725,7 +724,7 @@ def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
     assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
     assert not cut.history.metrics() and cut.checkpoints.found()
     before = cut.checkpoints.load()[1]["progress"]["seconds"]
-    assert Trainer.open(Run.open(cut.folder), data, None).clock.before == before > 0
+    assert Trainer(Run.open(cut.folder), data, None).clock.before == before > 0
     assert train(Run.open(cut.folder))
     told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()]
             for run in (cut, whole)]
@@ -854,7 +853,7 @@ def test_patience_ends_a_run_of_several_processes(data, tmp_path):
 def test_a_report_from_after_the_checkpoint_does_not_exhaust_the_patience(data, tmp_path):
     "Killed between a report and its checkpoint, the run measures again."
     run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=3, save_every=1, patience=1))
-    trainer = Trainer.open(run, data, None)
+    trainer = Trainer(run, data, None)
     trainer.progress = Progress(step=1)
     for step, perplexity in ((1, 5.0), (2, 6.0)):
         run.history.log({"step": step, "dev_perplexity": perplexity})
@@ -892,7 +891,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "rename", renamed)
-    path = write_checkpoint(tmp_path, 1, {"w": torch.zeros(2)}, {})
+    path = Checkpoints(tmp_path).write(1, {"w": torch.zeros(2)}, {})
     assert at_rename == [{p.name for p in path.iterdir()}] == [{"model.safetensors", "state.pt", "digests.json"}]
 
 
