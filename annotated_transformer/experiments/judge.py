@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['HOLDS', 'FAILS', 'ALIKE', 'OPEN', 'SINGLE', 'ELSEWHERE', 'UNTESTED', 'COLOURS', 'FROM_SUMS', 'UNSIZED', 'SIZES',
-           'JUDGES', 'half_width', 'holm', 'Margin', 'compare', 'Unmeasured', 'read_claims', 'number_at', 'number_of',
-           'quality', 'block_of', 'matching', 'runs_by_block', 'sides_of', 'pairs_of', 'systems_of', 'bleu',
-           'precisions', 'over_sentences', 'with_sentences', 'paper_margin', 'bound', 'Comparison', 'still_learning',
-           'too_small', 'decided', 'limit_of', 'margin', 'comparisons', 'margin_of_rows', 'Found', 'told',
-           'effects_in_words', 'judge_margins', 'wanted', 'of_parts', 'judge_value', 'rounds_in', 'judge_faster',
-           'heads_above', 'own_heads', 'count_heads', 'count_tasks', 'judge_models', 'judge_chosen', 'marks',
-           'judge_all']
+           'JUDGES', 'half_width', 'holm', 'Margin', 'compare', 'read_claims', 'number_at', 'number_of', 'quality',
+           'block_of', 'matching', 'sides_of', 'pairs_of', 'systems_of', 'bleu', 'precisions', 'over_sentences',
+           'with_sentences', 'paper_margin', 'bound', 'Comparison', 'still_learning', 'limit_of', 'decided', 'compared',
+           'comparisons', 'Found', 'told', 'in_words', 'judge_margins', 'judge_value', 'rounds_in', 'judge_faster',
+           'heads_above', 'own_heads', 'count_heads', 'count_tasks', 'judge_models', 'judge_chosen', 'judge_one',
+           'marks', 'judge_all']
 
 # %% ../../nbs/experiments/judge.ipynb #f732ac75
 import math
@@ -19,9 +18,10 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import cache, partial, wraps
+from functools import cache, partial, reduce
 from importlib.resources import files
 from itertools import chain, product
+from operator import getitem
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -51,10 +51,8 @@ def half_width(values: Sequence[float], confidence: float = 0.95) -> float:
 
 def holm(ps: Sequence[float]) -> list[float]:
     "Holm's correction of the p-values of one question."
-    ps = np.asarray(ps, dtype=float)
-    order, found = np.argsort(ps), np.empty(len(ps))
-    found[order] = np.maximum.accumulate(np.minimum(1, ps[order] * np.arange(len(ps), 0, -1)))
-    return found.tolist()
+    ps = pd.Series(ps, dtype=float).sort_values()
+    return (ps * np.arange(len(ps), 0, -1)).clip(upper=1).cummax().sort_index().tolist()
 
 
 class Margin(NamedTuple):
@@ -103,10 +101,6 @@ def compare(values: Mapping[str, Mapping], worse: str, better: str) -> Margin | 
     return Margin(float(side @ fitted), error, freedom, min(len(values[worse]), len(values[better])))
 
 # %% ../../nbs/experiments/judge.ipynb #57e2c53c
-class Unmeasured(Exception):
-    "A claim asks for a record, or for a number in it, that is not there."
-
-
 @cache
 def read_claims() -> dict[str, list[dict]]:
     "The file of claims: `claim` and `built`, each a list. The paper's numbers are looked up in its tables."
@@ -119,13 +113,8 @@ def read_claims() -> dict[str, list[dict]]:
 
 
 def number_at(record: dict, path: str) -> float:
-    "The number at a path such as `metrics.f1/test`. Raises Unmeasured where there is none."
-    if path in record:  # a name may have a point in it, such as far_at/0.7
-        return float(record[path])
-    first, _, rest = path.partition(".")
-    if not rest or not isinstance(record.get(first), dict):
-        raise Unmeasured(path)
-    return number_at(record[first], rest)
+    "The number at a path such as `metrics.f1/test`. KeyError: the record has none."
+    return float(reduce(getitem, re.split(r"\.(?!\d)", path), record))  # a name may have a point in it: far_at/0.7
 
 
 def number_of(record: dict, what: Mapping) -> float:
@@ -137,17 +126,14 @@ def number_of(record: dict, what: Mapping) -> float:
 def quality(record: dict, measure: str) -> float:
     """BLEU, -100 ln(perplexity), minus the gap to the training set in per cent, or a share in points: higher is better.
 
-    Raises Unmeasured where the record has no such number.
+    KeyError: the record has no such number.
     """
     m = {name.removesuffix("/dev"): value for name, value in record["metrics"].items()}
-    try:
-        if measure == "gap":
-            return 100 * math.log(m["perplexity/train"] / m["perplexity"])
-        if measure == "perplexity":
-            return -100 * math.log(m["perplexity"])
-        return m["sacrebleu"] if measure == "BLEU" else 100 * m[measure]
-    except KeyError:
-        raise Unmeasured(measure) from None
+    if measure == "gap":
+        return 100 * math.log(m["perplexity/train"] / m["perplexity"])
+    if measure == "perplexity":
+        return -100 * math.log(m["perplexity"])
+    return m["sacrebleu"] if measure == "BLEU" else 100 * m[measure]
 
 
 def block_of(record: dict, mixed: bool = False) -> tuple:
@@ -162,15 +148,6 @@ def matching(records: Mapping[str, dict], pattern: str) -> list[dict]:
     return [r for name, r in records.items() if fnmatchcase(name, pattern)]
 
 # %% ../../nbs/experiments/judge.ipynb #e45ac692
-def runs_by_block(records: Mapping[str, dict], pattern: str, read: Callable, mixed: bool = False) -> dict:
-    "By block what `read` gives of a record whose name fits a pattern, if it has such a number, and the record."
-    found = {}
-    for record in matching(records, pattern):
-        with suppress(Unmeasured):
-            found[block_of(record, mixed)] = read(record), record
-    return found
-
-
 def sides_of(claim: dict, measure: str = "") -> list[tuple[str, str, Callable]]:
     "The systems that lend a claim their spread: each name, the pattern of its records, and what is read of one."
     if "pairs" in claim:
@@ -188,11 +165,14 @@ def pairs_of(claim: dict) -> list[tuple[str, str]]:
 
 
 def systems_of(claims: Sequence[dict], measure: str, records: Mapping[str, dict]) -> dict[str, dict]:
-    "The runs of all systems of a question, by one measure."
+    "Of all systems of a question, by block: a record and its number by one measure, where it has one."
     found = {}
     for claim in claims:
         for name, pattern, read in sides_of(claim, measure):
-            found[name] = runs_by_block(records, pattern, read, claim.get("mixed", False))
+            found[name] = {}
+            for record in matching(records, pattern):
+                with suppress(KeyError):
+                    found[name][block_of(record, claim.get("mixed", False))] = read(record), record
         (worse, better), *_ = pairs_of(claim)
         if claim.get("fixed") and found[worse]:  # it has no seeds: the same number in every block
             found[worse] = dict.fromkeys(found[better], next(iter(found[worse].values())))
@@ -259,7 +239,7 @@ def bound(measure: str) -> float:
 class Comparison(NamedTuple):
     "Two systems by one measure, as a claim has them: the margin, its p corrected by Holm, and the verdict."
 
-    claim: str
+    claim: dict
     measure: str
     worse: str
     better: str
@@ -281,90 +261,72 @@ class Comparison(NamedTuple):
         return self.margin.interval(self.looks)
 
 # %% ../../nbs/experiments/judge.ipynb #ev0settl
-def still_learning(runs: Mapping) -> bool:
+def still_learning(runs: Sequence[dict]) -> bool:
     "Whether the mean log perplexity of a system's runs falls by more than 3% over the last quarter of its updates."
     falls = []
-    for _, record in runs.values():
+    for record in runs:
         curve = {point["step"]: point["dev_perplexity"] for point in record["curve"] if point.get("dev_perplexity")}
         before = min(curve, key=lambda step: abs(step - 0.75 * max(curve)))
         falls.append(math.log(curve[before] / curve[max(curve)]))
     return mean(falls) > 0.03
 
 
-def too_small(claim: dict, verdict: str, worse: Mapping, better: Mapping, records: Mapping[str, dict]) -> str:
-    "Why the systems had not learned enough for a verdict, for or against; empty where they had."
-    if enough := claim.get("enough"):  # where little was learned, little can be lost
-        least = min(mean(number_of(r, enough) for _, r in of.values()) for of in (worse, better))
-        if least < enough["at_least"]:
-            return f"only {least:.2g} was learned near by"
-    curves = runs_by_block(records, claim["curves"], lambda r: 0.0) if "curves" in claim else worse  # it has no seeds
-    settles = claim.get("settles") and verdict in (HOLDS, FAILS, ALIKE)
-    return "still learning" if settles and any(map(still_learning, (curves, better))) else ""
-
-
-def decided(claim: dict, found: Comparison, runs: Mapping[str, dict], records: Mapping[str, dict]) -> Comparison:
-    "A comparison, whose p was corrected, with its verdict and the records behind it."
-    worse, better, (low, high) = runs[found.worse], runs[found.better], found.interval()
-    within, limit, why = "within" in claim, limit_of(claim, found.measure), ""
-    alone = min(len(worse), len(better)) == 1 and not claim.get("fixed") or not found.margin.freedom
-    if alone:
-        verdict = SINGLE
-    elif not found.margin.error:
-        verdict, why = OPEN, "no seed differs from another: too easy to tell"
-    elif -limit < low and high < limit and (within or found.holm >= 0.05):
-        verdict = ALIKE
-    elif found.holm < 0.05 and (found.distance < 0 or not within):
-        verdict = HOLDS if found.distance > 0 else FAILS
-    else:
-        verdict = OPEN
-    if small := too_small(claim, verdict, worse, better, records):
-        verdict, why = ELSEWHERE, small
-    shared, used = worse.keys() & better.keys(), [r["name"] for of in (worse, better) for _, r in of.values()]
-    levels = tuple(mean(of[block][0] for block in shared or of) for of in (worse, better))
-    return found._replace(levels=levels, records=tuple(dict.fromkeys(used)), verdict=verdict, why=why)
-
-
 def limit_of(claim: dict, measure: str) -> float:
     "Below which two are alike: the claim's own number, else the paper's bound; NaN where there is none."
     return bound(measure) if claim.get("within", True) is True else claim["within"]
 
+
+def decided(found: Comparison, runs: Mapping[str, dict], records: Mapping[str, dict]) -> Comparison:
+    "A comparison, whose p was corrected, with its verdict and the records behind it."
+    claim, m, worse, better = found.claim, found.margin, runs[found.worse], runs[found.better]
+    sides, (low, high) = [[r for _, r in of.values()] for of in (worse, better)], found.interval()
+    sure, within, limit = found.holm < 0.05, "within" in claim, limit_of(claim, found.measure)
+    rules = {SINGLE: min(map(len, sides)) == 1 and not claim.get("fixed") or not m.freedom, OPEN: not m.error,
+             ALIKE: -limit < low and high < limit and (within or not sure),
+             HOLDS: sure and not within and found.distance > 0, FAILS: sure and (not within or found.distance < 0)}
+    verdict = next((word for word, so in rules.items() if so), OPEN)
+    why = "no seed differs from another: too easy to tell" if verdict == OPEN and rules[OPEN] else ""
+    curves = matching(records, claim["curves"]) if "curves" in claim else sides[0]  # what has no seeds has none
+    if (enough := claim.get("enough")) and (least := min(mean(number_of(r, enough) for r in side) for side in sides)
+                                            ) < enough["at_least"]:  # where little was learned, little can be lost
+        verdict, why = ELSEWHERE, f"only {least:.2g} was learned near by"
+    elif claim.get("settles") and verdict in (HOLDS, FAILS, ALIKE) and any(map(still_learning, (curves, sides[1]))):
+        verdict, why = ELSEWHERE, "still learning"
+    shared = worse.keys() & better.keys()
+    levels = tuple(mean(of[block][0] for block in shared or of) for of in (worse, better))
+    used = tuple(dict.fromkeys(r["name"] for r in chain(*sides)))
+    return found._replace(levels=levels, records=used, verdict=verdict, why=why)
+
 # %% ../../nbs/experiments/judge.ipynb #45f3623d
-def margin(runs: Mapping[str, Mapping], measure: str, worse: str, better: str) -> Margin | None:
-    "The fit's, over sentences too where every run of the two has a file of them and the measure can be read off it."
-    m = compare({name: {block: x for block, (x, _) in of.items()} for name, of in runs.items()}, worse, better)
-    if not (m and m.freedom and m.error and measure in FROM_SUMS):
-        return m
+def compared(claim: dict, measure: str, worse: str, better: str, runs: Mapping[str, dict]) -> Comparison:
+    "Two systems; over sentences, too, where every run of theirs has a file of them and the measure can be read off it."
+    pool = {name: {block: x for block, (x, _) in of.items()} for name, of in runs.items()
+            if name in (worse, better) or not claim.get("fixed")}  # what has no seeds lends no spread
+    found = Comparison(claim, measure, worse, better, compare(pool, worse, better), looks=claim.get("looks", 1))
+    if not (m := found.margin):
+        return found
     shared = runs[worse].keys() & runs[better].keys()  # a chain of others may join the two
-    sides = [[runs[name][block][1].get("table") for block in (shared or runs[name])] for name in (worse, better)]
-    known = all(table is not None for side in sides for table in side)
-    return over_sentences(m, *sides, FROM_SUMS[measure]) if known else m
+    sides = [[runs[name][block][1].get("table") for block in shared or runs[name]] for name in (worse, better)]
+    of_sums = FROM_SUMS.get(claim.get("better", {}).get("value", measure))
+    if m.freedom and m.error and of_sums and all(table is not None for table in chain(*sides)):
+        m = over_sentences(m, *sides, of_sums)
+    # two that are said to be alike: how far within the limit
+    distance = limit_of(claim, measure) - abs(m.effect) if "within" in claim else m.effect
+    return found._replace(margin=m, distance=distance, p=min(1, found.looks * m.p(distance)))
 
 
 def comparisons(claims: Sequence[dict], records: Mapping[str, dict]) -> list[Comparison]:
     "All comparisons of claims with the judge `margin`, corrected by Holm within each question and measure."
     found, questions = [], {}
-    for claim in (claim for claim in claims if claim["judge"] == "margin"):
-        for measure in claim.get("measures", [""]):
+    for claim in claims:
+        for measure in claim.get("measures", [""]) if claim["judge"] == "margin" else ():
             questions.setdefault((claim.get("family", claim["name"]), measure), []).append(claim)
     for (_, measure), asking in questions.items():
-        runs, group = systems_of(asking, measure, records), []
-        for claim, pair in ((asked, pair) for asked in asking for pair in pairs_of(asked)):
-            alone = claim.get("fixed", False)  # what has no seeds lends no spread
-            pool = {name: of for name, of in runs.items() if name in pair or not alone}
-            m = margin(pool, claim.get("better", {}).get("value", measure), *pair)
-            one = Comparison(claim["name"], measure, *pair, m, looks=claim.get("looks", 1))
-            if m:  # two that are said to be alike: how far within the limit
-                distance = limit_of(claim, measure) - abs(m.effect) if "within" in claim else m.effect
-                one = one._replace(distance=distance, p=min(1, one.looks * m.p(distance)))
-            group.append((claim, one))  # a comparison without records counts, too
-        for (claim, one), p in zip(group, holm([one.p for _, one in group])):
-            found.append(decided(claim, one._replace(holm=p), runs, records) if one.margin else one)
+        runs = systems_of(asking, measure, records)
+        group = [compared(claim, measure, *pair, runs) for claim in asking for pair in pairs_of(claim)]
+        for one, p in zip(group, holm([one.p for one in group])):  # a comparison without records counts, too
+            found.append(decided(one._replace(holm=p), runs, records) if one.margin else one)
     return found
-
-
-def margin_of_rows(records: Mapping[str, dict], measure: str, worse: str, better: str) -> Margin | None:
-    "What one row of Table 3 gains over another."
-    return margin(systems_of([{"pairs": [(worse, better)]}], measure, records), measure, worse, better)
 
 # %% ../../nbs/experiments/judge.ipynb #dae7c37f
 class Found(NamedTuple):
@@ -385,77 +347,52 @@ def told(verdicts: Sequence[str]) -> str:
     return kinds[0] if len(kinds) == 1 else ", ".join(f"{verdicts.count(kind)} {kind}" for kind in kinds) or UNTESTED
 
 
-def effects_in_words(claim: dict, found: Sequence[Comparison]) -> str:
-    "The comparisons of a claim: effect, interval and chance; of more than three the least."
-    def one(c: Comparison) -> str:
-        low, high = c.interval()
-        unit = "%" if c.measure in ("perplexity", "gap") or claim.get("lower") else ""
-        better, worse = (math.exp(-x / 100) if claim.get("lower") else x for x in reversed(c.levels))
-        begin = f"{c.better} over {c.worse}" if "pairs" in claim else f"{better:.4g} against {worse:.4g}:"
-        if not math.isfinite(low):
-            return f"{begin} {c.margin.effect:+.3g}{unit} (one seed)"
-        looks = f"; {c.looks} looks" if c.looks > 1 else ""
-        limit = f"; bound {limit_of(claim, c.measure):.2g}{unit}" if c.verdict == ALIKE else ""
-        chance = f"{low:+.3g} to {high:+.3g}; Holm's p {c.holm:.2g}; {c.margin.seeds} seeds{looks}{limit}"
-        return f"{begin} {c.margin.effect:+.3g}{unit} ({chance}){'; ' * bool(c.why)}{c.why}"
-
-    if len(found) <= 3:
-        return "; ".join(map(one, found))
-    return f"of {len(found)} pairs the least: {one(min(found, key=lambda c: c.distance))}"
+def in_words(c: Comparison) -> str:
+    "Effect, interval and chance."
+    lower, (low, high) = c.claim.get("lower"), c.interval()
+    better, worse = (math.exp(-x / 100) if lower else x for x in reversed(c.levels))
+    unit = "%" if c.measure in ("perplexity", "gap") or lower else ""
+    begin = f"{c.better} over {c.worse}" if "pairs" in c.claim else f"{better:.4g} against {worse:.4g}:"
+    looks = f"; {c.looks} looks" if c.looks > 1 else ""
+    limit = f"; bound {limit_of(c.claim, c.measure):.2g}{unit}" if c.verdict == ALIKE else ""
+    chance = f"{low:+.3g} to {high:+.3g}; Holm's p {c.holm:.2g}; {c.margin.seeds} seeds{looks}{limit}"
+    return (f"{begin} {c.margin.effect:+.3g}{unit} ({chance if math.isfinite(low) else 'one seed'})"
+            + f"; {c.why}" * bool(c.why))
 
 
 def judge_margins(claims: Sequence[dict], records: Mapping[str, dict]) -> dict[str, list[Found]]:
     "The verdicts on all claims with the judge `margin`: by name, one for each measure."
-    by_name, every = {}, comparisons(claims, records)
-    for claim in (claim for claim in claims if claim["judge"] == "margin"):
-        for measure in claim.get("measures", [""]):
-            of = [c for c in every if (c.claim, c.measure) == (claim["name"], measure)]
-            said = Found(UNTESTED, measure=measure)
-            if all(c.margin for c in of):
-                effects = tuple((c.better, c.worse, c.margin.effect, *c.interval(), c.verdict) for c in of)
-                used = tuple(dict.fromkeys(name for c in of for name in c.records))
-                said = Found(told([c.verdict for c in of]), effects_in_words(claim, of), used, measure, effects=effects)
-            by_name.setdefault(claim["name"], []).append(said)
-    return by_name
-
-# %% ../../nbs/experiments/judge.ipynb #309a1ef4
-def wanted(claim: dict, records: Mapping[str, dict]) -> list[list[dict]]:
-    "The records for each pattern of a claim. Raises Unmeasured where one has none."
-    found = [matching(records, pattern) for pattern in claim["records"]]
-    if not all(found):
-        raise Unmeasured(claim["name"])
+    found, every = {}, comparisons(claims, records)
+    for name, measure in dict.fromkeys((claim["name"], measure) for claim in claims if claim["judge"] == "margin"
+                                       for measure in claim.get("measures", [""])):
+        of = [c for c in every if (c.claim["name"], c.measure) == (name, measure)]
+        said = Found(UNTESTED, measure=measure)
+        if all(c.margin for c in of):
+            words = "; ".join(map(in_words, of)) if len(of) <= 3 else (
+                f"of {len(of)} pairs the least: {in_words(min(of, key=lambda c: c.distance))}")
+            effects = tuple((c.better, c.worse, c.margin.effect, *c.interval(), c.verdict) for c in of)
+            used = tuple(dict.fromkeys(chain(*(c.records for c in of))))
+            said = Found(told([c.verdict for c in of]), words, used, measure, effects=effects)
+        found.setdefault(name, []).append(said)
     return found
 
-
+# %% ../../nbs/experiments/judge.ipynb #309a1ef4
 UNSIZED = ("", None, None, None)  # a part of a claim has a verdict, and no size
 
 
-def of_parts(judge: Callable) -> Callable:
-    "The claim's verdict from a judge's parts: each an entry of `Found.effects`, its words and its records."
-    @wraps(judge)
-    def found(claim: dict, records: Mapping[str, dict], **more) -> Found:
-        if not (parts := list(judge(claim, records, **more))):
-            raise Unmeasured(claim["name"])
-        effects, lines, used = zip(*parts)
-        names = tuple(dict.fromkeys(r["name"] for r in chain(*used)))
-        return Found(told([verdict for *_, verdict in effects]), "; ".join(lines), names, effects=effects)
-    return found
-
-
-@of_parts
-def judge_value(claim: dict, records: Mapping[str, dict]) -> Iterator[tuple]:
+def judge_value(claim: dict, found: Sequence[Sequence[dict]]) -> Iterator[tuple]:
     "A number above `at_least` and below `at_most`: by its interval over seeds, a single one to within `doubt`."
     low, high, enough = claim.get("at_least", -math.inf), claim.get("at_most", math.inf), claim.get("enough")
-    for pattern, found in zip(claim["records"], wanted(claim, records)):
-        values = [number_of(r, claim) for r in found]
+    for pattern, runs in zip(claim["records"], found):
+        values = [number_of(r, claim) for r in runs]
         middle, half = mean(values), half_width(values) if len(values) > 1 else claim.get("doubt", 0.0)
         room = min(middle - low, high - middle)  # below 0: outside
         verdict = HOLDS if room >= half else FAILS if room < -half else OPEN
-        if verdict == FAILS and enough and min(number_of(r, enough) for r in found) < enough["at_least"]:
+        if verdict == FAILS and enough and min(number_of(r, enough) for r in runs) < enough["at_least"]:
             verdict = ELSEWHERE  # a shorter run than the paper's
         doubt = f" ± {half:.2g}" if len(values) > 1 else f" (tolerance {half:.2g}, set by hand)" if half else ""
         said = (f"{middle:,.0f}" if abs(middle) >= 1000 else f"{middle:.4g}") + doubt
-        yield (pattern, *UNSIZED, verdict), said, found
+        yield (pattern, *UNSIZED, verdict), said, runs
 
 # %% ../../nbs/experiments/judge.ipynb #1929269d
 SIZES = {"n < d": lambda n, d: n < d, "n > d": lambda n, d: n > d, "any n": lambda n, d: True,
@@ -469,19 +406,18 @@ def rounds_in(record: dict) -> dict[tuple[str, int, int], list[float]]:
     return layers | {(u["system"], u["n"], 0): u["all"] for u in m.get("updates", ())}
 
 
-@of_parts
-def judge_faster(claim: dict, records: Mapping[str, dict]) -> Iterator[tuple]:
+def judge_faster(claim: dict, found: Sequence[Sequence[dict]]) -> Iterator[tuple]:
     "Faster by a factor: an interval at each size over rounds in turns; each pattern of `records` is a machine."
     mine, device, needed = claim["layer"], claim.get("device", "cpu"), -math.log(claim.get("times", 1))
-    for found in wanted(claim, records):
-        timed = [(r, of) for r in found if r["config"].get("device", "cpu") == device and (of := rounds_in(r))
+    for machine in found:
+        timed = [(r, of) for r in machine if r["config"].get("device", "cpu") == device and (of := rounds_in(r))
                  and {layer for layer, _, _ in of} & {mine, *claim["than"]}]
         seconds = {key: rounds for _, of in timed for key, rounds in of.items()}
         for other in claim["than"]:
             sizes = [[math.log(a / b) for a, b in zip(seconds[mine, n, d], of)] for (layer, n, d), of in seconds.items()
                      if layer == other and SIZES[claim["where"]](n, d) and (mine, n, d) in seconds]
             if not sizes:
-                raise Unmeasured(other)
+                raise KeyError(other)
             worst = max(sizes, key=mean)
             low, middle, high = (math.exp(mean(worst) + x * half_width(worst)) for x in (-1, 0, 1))
             surely = all(mean(x) + half_width(x) < needed for x in sizes)  # of all sizes at once: no correction
@@ -508,13 +444,11 @@ def own_heads(heads_of: dict[str, set]) -> int:
     return max(len(set(choice)) for choice in product(*heads_of.values()))
 
 
-def count_heads(claim: dict, sets: list[dict]) -> tuple[int, int, int, str] | None:
+def count_heads(claim: dict, sets: list[dict]) -> tuple[int, int, int, str]:
     "How many heads do one of the measures or another, surely and perhaps; how many are asked for; in words."
     measured = [(key.partition("/")[2], of["heads"][key]) for of in sets for key in claim["measures"]
                 if key in of["heads"]]
-    if not measured:
-        return None
-    heads = sum(map(len, measured[0][1]["trained"]))
+    heads = len(np.ravel(measured[0][1]["trained"]))
     needed = claim.get("count", math.ceil(claim.get("share", 0) * heads))
     ends = [(name, heads_above(of, claim["margin"]), heads_above(of, 0)[0]) for name, of in measured]
     surely, perhaps = (len(set.union(*(of[end] for _, of, _ in ends))) for end in (0, 1))
@@ -536,27 +470,24 @@ def count_tasks(claim: dict, sets: list[dict]) -> tuple[int, int, int, str]:
         f"{own} of {len(claim['measures'])} tasks with a head of their own (done: {', '.join(surely) or 'none'})")
 
 
-@of_parts
-def judge_models(claim: dict, records: Mapping[str, dict], count: Callable) -> Iterator[tuple]:
+def judge_models(claim: dict, found: Sequence[Sequence[dict]], count: Callable) -> Iterator[tuple]:
     "In every model at least as many as are asked for."
-    for record in chain(*wanted(claim, records)):
-        if counted := count(claim, list(record["metrics"]["sets"].values())):
-            surely, perhaps, needed, said = counted
-            verdict = HOLDS if surely >= needed else FAILS if perhaps < needed else OPEN
-            yield (record["name"], *UNSIZED, verdict), f"{record['data']['run']}: {said}", [record]
+    for record in chain(*found):
+        surely, perhaps, needed, said = count(claim, list(record["metrics"]["sets"].values()))
+        verdict = HOLDS if surely >= needed else FAILS if perhaps < needed else OPEN
+        yield (record["name"], *UNSIZED, verdict), f"{record['data']['run']}: {said}", [record]
 
 # %% ../../nbs/experiments/judge.ipynb #661edfb1
-@of_parts
-def judge_chosen(claim: dict, records: Mapping[str, dict]) -> Iterator[tuple]:
+def judge_chosen(claim: dict, found: Sequence[Sequence[dict]]) -> Iterator[tuple]:
     """The first point of a search against those that share its `fixed` settings: paired bootstrap, corrected by Holm.
 
     In a record that has no p, another is ahead if it is above the interval of the chosen point.
     """
-    for record in chain(*wanted(claim, records)):
+    for record in chain(*found):
         own, *rest = record["metrics"]["points"]
         others = [p for p in rest if all(p[name] == own[name] for name in claim["fixed"])]
         if len(others) < 2:
-            raise Unmeasured(record["name"])
+            raise KeyError(record["name"])
         best, (low, high) = max(others, key=lambda p: p["sacrebleu"]), own["interval"]
         chances = holm([p["p"] for p in others]) if "p" in own else [float(p["sacrebleu"] <= high) for p in others]
         beaten = any(p["sacrebleu"] > own["sacrebleu"] and chance < 0.05 for p, chance in zip(others, chances))
@@ -569,32 +500,39 @@ def judge_chosen(claim: dict, records: Mapping[str, dict]) -> Iterator[tuple]:
                f"best other {best['sacrebleu']:.1f} with {setting}{chance}", [record])
 
 
-JUDGES: dict[str, Callable[[dict, Mapping], Found]] = {
+JUDGES: dict[str, Callable] = {
     "value": judge_value, "faster": judge_faster, "chosen": judge_chosen,
     "heads": partial(judge_models, count=count_heads), "tasks": partial(judge_models, count=count_tasks)}
+"of a claim and its records, by pattern, the parts of the verdict: each an entry of `Found.effects`, words, records"
+
+
+def judge_one(claim: dict, records: Mapping[str, dict]) -> Found:
+    "The verdict of one of `JUDGES`; untested where a record, or a number in it, is not there."
+    found = [matching(records, pattern) for pattern in claim["records"]]
+    with suppress(KeyError):
+        if all(found):
+            effects, lines, used = zip(*JUDGES[claim["judge"]](claim, found))
+            names = tuple(dict.fromkeys(r["name"] for r in chain(*used)))
+            return Found(told([verdict for *_, verdict in effects]), "; ".join(lines), names, effects=effects)
+    return Found(UNTESTED)
 
 
 def marks(claim: dict, used: Sequence[dict], changed: str) -> str:
     "What to know of the records: early, or timed on a busy machine; and whether the rule changed when they were there."
-    def was_busy(record: dict) -> bool:  # a load of one or more before it, or above its threads by one at its end
-        return any((begin or 0) >= 1 or (end or 0) >= sitting["threads"] + 1
-                   for sitting in record.get("sittings") or () for begin, end in [sitting["load"]])
-
-    busy = claim["judge"] == "faster" and any(map(was_busy, used))
-    late = changed and max((r.get("date", "") for r in used), default="") <= changed
+    loads = [(*sitting["load"], sitting["threads"]) for r in used for sitting in r.get("sittings") or ()]
+    busy = claim["judge"] == "faster" and any(  # before it a load of one or more, at its end one above its threads
+        (begin or 0) >= 1 or (end or 0) >= threads + 1 for begin, end, threads in loads)
+    late = used and changed and max(r.get("date", "") for r in used) <= changed
     return (" (early record)" * any(map(is_older, used)) + " (busy machine)" * busy
-            + f" (rule changed {changed})" * bool(used and late))
+            + f" (rule changed {changed})" * bool(late))
 
 
 def judge_all(claims: Sequence[dict], records: Mapping[str, dict], changed: Mapping[str, str] | None = None
               ) -> dict[str, list[Found]]:
     "The verdicts on all claims: by name, one for each measure. `changed`: by claim the date of its rule's last change."
-    by_name = judge_margins(claims, records)
+    found = judge_margins(claims, records) | {
+        claim["name"]: [judge_one(claim, records)] for claim in claims if claim["judge"] != "margin"}
     for claim in claims:
         name, late = claim["name"], (changed or {}).get(claim["name"], "")
-        with suppress(Unmeasured):
-            if claim["judge"] != "margin":
-                by_name[name] = [JUDGES[claim["judge"]](claim, records)]
-        by_name[name] = [f._replace(marks=marks(claim, [records[of] for of in f.records], late))
-                         for f in by_name.get(name, [Found(UNTESTED)])]
-    return by_name
+        found[name] = [f._replace(marks=marks(claim, [records[of] for of in f.records], late)) for f in found[name]]
+    return found

@@ -38,7 +38,6 @@ from annotated_transformer.experiments.judge import (
     comparisons,
     holm,
     judge_all,
-    margin_of_rows,
     read_claims,
 )
 from annotated_transformer.experiments.runner import read_plan
@@ -342,8 +341,9 @@ def test_table_3_from_the_raw_records(records):
         y = np.array([value(r["metrics"]) for r in runs])
         fitted = inverse @ design.T @ y
         spread = ((y - design @ fitted) ** 2).sum() / (len(y) - design.shape[1])
-        for row in ("C5", "D3", "E", "AOP1"):
-            m, i = margin_of_rows(records, measure, "base", row), 1 + rows.index(row)
+        pairs = [("base", row) for row in ("C5", "D3", "E", "AOP1")]
+        for c in comparisons([{"name": "rows", "judge": "margin", "pairs": pairs, "measures": [measure]}], records):
+            m, i = c.margin, 1 + rows.index(c.better)
             assert (m.effect, m.error) == (pytest.approx(fitted[i]), pytest.approx(math.sqrt(spread * inverse[i, i])))
             assert m.freedom == len(y) - design.shape[1] == 48
 
