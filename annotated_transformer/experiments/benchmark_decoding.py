@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #04b9d584
+from .complexity import seconds_of
 from .benchmark import check_all_new, in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError, file_digest
 from ..decoding.search import beam_search, greedy
@@ -134,15 +135,11 @@ def measure_decoding(what: dict) -> dict:
     keep_memory()
     device = training_device()
     decode = CONTESTANTS[what["contestant"]][1](what["beam_size"], sources(what["sentences"]).to(device), what["steps"])
-    seconds = []
-    for _ in range(1 + what["repeats"]):
-        begun = time.perf_counter()
-        found = decode()  # its result is on the processor: nothing is left to wait for
-        seconds.append(time.perf_counter() - begun)
-    lengths = {len(ids) for ids in found}
-    if lengths != {what["steps"]}:
+    texts = []
+    seconds = [seconds_of(lambda: texts.append(decode())) for _ in range(1 + what["repeats"])]
+    if (lengths := {len(ids) for text in texts for ids in text}) != {what["steps"]}:
         raise InputError(f"{what['contestant']}: outputs of {sorted(lengths)} tokens, not {what['steps']}")
-    return {"seconds": median(seconds[1:]), "peak_bytes": peak_bytes(), "first": found[0]}
+    return {"seconds": median(seconds[1:]), "peak_bytes": peak_bytes(), "first": texts[0][0]}
 
 
 def plan(repeats: int) -> list[dict]:
@@ -257,14 +254,8 @@ def step_bytes(config: TransformerConfig, sentences: int, beam_size: int, source
 def memory_rate() -> float:
     "Bytes a second, read and written, of a large copy on the GPU."
     a = torch.ones(2**28, device="cuda")
-    b, best = torch.empty_like(a), float("inf")
-    for _ in range(8):
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        b.copy_(a)
-        torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begun)
-    return 2 * a.numel() * 4 / best
+    b = torch.empty_like(a)
+    return 2 * a.numel() * 4 / min(seconds_of(lambda: b.copy_(a)) for _ in range(8))
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #6f82da6e
 def throughput(model: str, batch: int) -> dict:
