@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['STEPS', 'SOURCE', 'VOCABULARY', 'CONTESTANTS', 'LEAST_BLEU', 'CTRANSLATE2_PROGRAM', 'HUGGING_FACE_PROGRAM', 'TIMER',
            'sources', 'endless_model', 'ours', 'hugging_face', 'ctranslate2_engine', 'our_entry_for',
-           'measure_decoding', 'plan', 'run_benchmark', 'machine', 'record_name', 'record_of', 'report',
-           'seconds_of_steps', 'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision',
-           'bleu_report', 'commands', 'run_command', 'command_records', 'main']
+           'measure_decoding', 'plan', 'run_benchmark', 'machine', 'record_name', 'report', 'seconds_of_steps',
+           'steps_record', 'step_bytes', 'memory_rate', 'throughput', 'bleu_by_precision', 'bleu_report', 'commands',
+           'run_command', 'command_records', 'main']
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #32ee04ee
 import json
@@ -165,7 +165,13 @@ def run_benchmark(out: Path, rounds: int, repeats: int) -> list[dict]:
     found: list[list[dict]] = [[] for _ in wanted]
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i], "benchmark_decoding"))
-    return write_records(out, [record_of(what, results) for what, results in zip(wanted, found)])
+    data = {"name": "random", "source": SOURCE, "vocab_size": VOCABULARY}
+    return write_records(out, [make_record(
+        record_name(what), "benchmark", config=what, seed=0, data=data,
+        metrics={"decoding_seconds": median(r["seconds"] for r in results),
+                 "decoding_seconds_by_round": [r["seconds"] for r in results],
+                 "peak_bytes": max(r["peak_bytes"] or 0 for r in results), "first": results[0]["first"]},
+        seconds=sum(r["seconds"] for r in results) * what["repeats"]) for what, results in zip(wanted, found)])
 
 
 def machine() -> str:
@@ -178,16 +184,6 @@ def record_name(what: dict) -> str:
     "The name of the record of one line of the plan."
     contestant = what["contestant"].lower().replace(" ", "_")
     return f"decoding_{contestant}_{what['sentences']}x{what['beam_size']}_{machine()}"
-
-
-def record_of(what: dict, results: list[dict]) -> dict:
-    "The result record of one line of the plan."
-    seconds = median(r["seconds"] for r in results)
-    metrics = {"decoding_seconds": seconds, "decoding_seconds_by_round": [r["seconds"] for r in results],
-               "peak_bytes": max(r["peak_bytes"] or 0 for r in results), "first": results[0]["first"]}
-    return make_record(record_name(what), "benchmark", config=what, seed=0, metrics=metrics,
-                       data={"name": "random", "source": SOURCE, "vocab_size": VOCABULARY},
-                       seconds=sum(r["seconds"] for r in results) * what["repeats"])
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #e4648afd
 def report(records: list[dict]) -> str:
