@@ -19,10 +19,11 @@ from statistics import mean
 from typing import Any
 
 from ..drawing.result_tables import as_data
-from .judge import comparisons, judge_all, read_claims, with_sentences
+from .judge import comparisons, read_claims, with_sentences
 from .parts import ladders
 from .results import abandoned, all_tables
 from .variations import ROWS
+from .verdicts import judge_all
 from ..tools.files import InputError, writing
 from ..tools.records import (
     add_record, finished, read_record, read_records, results_folder, run_program)

@@ -27,7 +27,6 @@ from annotated_transformer.experiments.judge import (
     ELSEWHERE,
     FAILS,
     HOLDS,
-    JUDGES,
     OPEN,
     SINGLE,
     UNTESTED,
@@ -37,11 +36,11 @@ from annotated_transformer.experiments.judge import (
     compare,
     comparisons,
     holm,
-    judge_all,
     read_claims,
 )
 from annotated_transformer.experiments.runner import read_plan
 from annotated_transformer.experiments.variations import ROWS
+from annotated_transformer.experiments.verdicts import JUDGES, judge_all
 from annotated_transformer.paper import tables as paper
 from annotated_transformer.tools import options
 from annotated_transformer.tools.files import InputError
@@ -143,8 +142,8 @@ def packed(code: str) -> str:
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="no copy of the paper here")
-@pytest.mark.parametrize("name", [*(f"nbs/{name}.ipynb" for name in ("results", "claims", "experiments/results",
-                                                                     "experiments/judge", "paper/tables")),
+@pytest.mark.parametrize("name", [*(f"nbs/{name}.ipynb" for name in (
+    "results", "claims", "experiments/results", "experiments/judge", "experiments/verdicts", "paper/tables")),
                                   "annotated_transformer/experiments/claims.toml",
                                   "annotated_transformer/experiments/tables.toml"])
 def test_no_words_are_the_papers(name):
