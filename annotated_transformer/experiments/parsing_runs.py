@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['A_WORD_IS', 'TESTED_ON', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT',
            'TENTH_RECURRENT', 'CHOICES', 'RATES', 'LONGER', 'EXPERIMENTS', 'BASELINES', 'FOLDERS', 'parser_name',
-           'Experiment', 'Session', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained', 'run_in',
-           'finished', 'choice', 'in_batches', 'spread', 'chosen_search', 'kept_sentences', 'measure', 'baselines',
-           'steps', 'measured']
+           'Experiment', 'TreeSession', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained',
+           'run_in', 'finished', 'choice', 'in_batches', 'spread', 'chosen_search', 'kept_sentences', 'measure',
+           'baselines', 'steps', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
 import time
@@ -22,7 +22,7 @@ import pandas as pd
 
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
-from .runner import Place, Step, TimeUp, begun_run
+from .runner import Place, Session, Step, TimeUp, begun_run
 from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score_trees
 from ..parsing.parser import (ALPHA, PARSER_SMALL, Parser, choose_search,
                                                   continue_on, load_parser, parse_trees)
@@ -125,19 +125,8 @@ BASELINES = ["baselines_craft", "baselines_ptb_sample"]
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #9b7906e6
 @dataclass(frozen=True)
-class Session:
-    "A run's place and seed. A `scale` below 1, for a trial, means fewer updates and fewer sentences."
-
-    place: Place
-    seed: int = 0
-    scale: float = 1.0
-
-    @property
-    def folder(self) -> Path:
-        return self.place.runs / "parsing"
-
-    def scaled(self, count: int, least: int) -> int:
-        return max(round(self.scale * count), min(count, least))
+class TreeSession(Session):
+    "With the files that the experiments of a seed leave in its folder."
 
     def at(self, name: str, what: str) -> Path:
         "The file or folder `what` of an experiment, for this seed."
@@ -156,7 +145,7 @@ class Session:
 FOLDERS = {"craft": "treebank_craft", "ptb-sample": "treebank_ptb_sample"}
 
 
-def source_of(corpus: str, session: Session) -> Path | None:
+def source_of(corpus: str, session: TreeSession) -> Path | None:
     "The folder of a treebank, or None if it needs none. Raises InputError if the place's `data` lacks it."
     data = session.place.data
     if corpus in FOLDERS and (data / FOLDERS[corpus]).is_dir():
@@ -166,10 +155,10 @@ def source_of(corpus: str, session: Session) -> Path | None:
     return None
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #6b8925c9
-def corpus_of(name: str, session: Session) -> Corpus:
+def corpus_of(name: str, session: TreeSession) -> Corpus:
     "An experiment's corpus, made and encoded."
     e = EXPERIMENTS[name]
-    sizes = {split: session.scaled(n, 40) for split, n in (("train", 40_000), ("dev", 1000), ("test", 1000),
+    sizes = {split: session.size(n, 40) for split, n in (("train", 40_000), ("dev", 1000), ("test", 1000),
                                                            ("test_long", 500))}
     with session.alone(f"data_{name}"):
         corpus = tree_corpus(session.folder / name / "data", e.corpus, source_of(e.corpus, session), leaves=e.leaves,
@@ -178,7 +167,7 @@ def corpus_of(name: str, session: Session) -> Corpus:
     return corpus
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #b855451f
-def vocabulary_of(name: str, session: Session) -> Vocabulary | int:
+def vocabulary_of(name: str, session: TreeSession) -> Vocabulary | int:
     "An experiment's vocabulary: another one's, or the size of one to learn from its whole treebank."
     e = EXPERIMENTS[name]
     if isinstance(e.vocabulary, str):
@@ -191,19 +180,19 @@ def vocabulary_of(name: str, session: Session) -> Vocabulary | int:
         return encode_trees(corpus, size)
 
 
-def whole_treebank(name: str, session: Session) -> Corpus:
+def whole_treebank(name: str, session: TreeSession) -> Corpus:
     "All trees of an experiment's treebank, with tags."
     corpus = EXPERIMENTS[name].corpus
     with session.alone(f"data_{corpus}_whole"):
         return tree_corpus(session.folder / f"{corpus}_whole", corpus, source_of(corpus, session), leaves="tags")
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #741a352c
-def trained(name: str, session: Session) -> Run:
+def trained(name: str, session: TreeSession) -> Run:
     "The experiment's finished run. Raises TimeUp if time runs out first."
     e, folder, corpus = EXPERIMENTS[name], session.at(name, "run"), corpus_of(name, session)
-    steps = session.scaled(e.training.steps, 4)
+    steps = session.size(e.training.steps, 4)
     training = replace(e.training, seed=session.seed, steps=steps,
-                       warmup_steps=session.scaled(e.training.warmup_steps, 2),
+                       warmup_steps=session.size(e.training.warmup_steps, 2),
                        save_every=min(e.training.save_every, max(steps // 4, 1)))
     if e.after:
         return finished(continue_on(folder, corpus.folder, Run.open(session.at(e.after, "run")), steps), session)
@@ -219,7 +208,7 @@ def run_in(folder: Path, corpus: Corpus, model: Any, dropout: float | None, trai
     return begun_run(folder, corpus.folder, replace(model, **dropouts), training)
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #feb913da
-def finished(run: Run, session: Session) -> Run:
+def finished(run: Run, session: TreeSession) -> Run:
     "`run`, trained to its end."
     reached = [line["step"] for line in run.history.metrics()[-1:]]  # nothing before the first report
     done = run.finished() and reached == [run.config["training"]["steps"]]
@@ -228,7 +217,7 @@ def finished(run: Run, session: Session) -> Run:
     return run
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #fa3ba4ba
-def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float | None, float]:
+def choice(name: str, session: TreeSession, training: TrainingConfig) -> tuple[float | None, float]:
     """An experiment's dropout and rate: its own, or the candidate with the best development perplexity
     (chosen.json).
     """
@@ -242,7 +231,7 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
                       round(find_record(record, session.place.out)["metrics"]["perplexity/dev"], 4)}
                      for dropout, rate, record in EXPERIMENTS[owner].tried]
             for i, (dropout, rate) in enumerate(EXPERIMENTS[owner].choices):
-                short = replace(training, seed=0, steps=session.scaled(e.choose_steps, 4), lr_scale=rate)
+                short = replace(training, seed=0, steps=session.size(e.choose_steps, 4), lr_scale=rate)
                 run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
                              EXPERIMENTS[owner].model, dropout, short)
                 perplexity = finished(run, session).record.read()["metrics"]["perplexity/dev"]
@@ -253,7 +242,7 @@ def choice(name: str, session: Session, training: TrainingConfig) -> tuple[float
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f1cec479
 def in_batches(path: Path, sentences: Sequence[Sequence[str]], parse: Callable[[Sequence], list[Tree | None]],
-               session: Session, batch: int) -> list[Tree | None]:
+               session: TreeSession, batch: int) -> list[Tree | None]:
     """What `parse` finds for the sentences, one per line in `path`; earlier sessions' lines are not parsed
     again.
     """
@@ -278,14 +267,14 @@ def spread(items: Sequence, most: int) -> list:
     return list(items) if most >= len(items) else [items[i * len(items) // most] for i in range(most)]
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #9cff969e
-def chosen_search(name: str, parser: Parser, session: Session) -> dict:
+def chosen_search(name: str, parser: Parser, session: TreeSession) -> dict:
     "`beam_size` and `alpha`, and the F1 of each width and each alpha on the experiment's development set."
     if beam := EXPERIMENTS[name].beam:
         return {"beam_size": beam, "alpha": ALPHA}
     path = session.at(name, "search").with_suffix(".json")
     if not path.exists():
         session.place.minutes()
-        beam_size, alpha, found = choose_search(parser, corpus_of(name, session), session.scaled(200, 8))
+        beam_size, alpha, found = choose_search(parser, corpus_of(name, session), session.size(200, 8))
         write_json(path, {
             "beam_size": beam_size, "alpha": alpha,
             "f1_dev": {str(width): f1 for (width, other), f1 in found.items() if other == ALPHA},
@@ -293,7 +282,7 @@ def chosen_search(name: str, parser: Parser, session: Session) -> dict:
     return read_json(path)
 
 
-def kept_sentences(name: str, scores: Scores, session: Session) -> str:
+def kept_sentences(name: str, scores: Scores, session: TreeSession) -> str:
     "Write each sentence's brackets (matched, gold, test) beside the records; the file's digest."
     path = session.place.out / "sentences" / f"parsing_{name}_seed{session.seed}.sentences.tsv"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -303,7 +292,7 @@ def kept_sentences(name: str, scores: Scores, session: Session) -> str:
     return file_digest(path)
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #bbca501c
-def measure(name: str, session: Session) -> dict:
+def measure(name: str, session: TreeSession) -> dict:
     "Train and score an experiment. Returns its record; raises TimeUp if time runs out first."
     e, run = EXPERIMENTS[name], trained(name, session)
     corpus, parser, began = Corpus.open(run.config["data"]["folder"]), load_parser(run.folder), time.monotonic()
@@ -313,7 +302,7 @@ def measure(name: str, session: Session) -> dict:
     known, more = {source for source, _ in corpus.pairs("train")}, {}
     for split in e.tests:
         session.place.minutes()
-        gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
+        gold = spread(gold_trees(corpus, split), session.size(10_000, 8))
         parsed = parse_trees(parser, gold, search["beam_size"], search["alpha"], progress=True)
         found = parsed.metrics(split) | {  # percent of the sentences that training has word for word
             f"seen/{split}": round(100 * sum(" ".join(tree.words) in known for tree in gold) / len(gold), 2)}
@@ -337,15 +326,15 @@ def measure(name: str, session: Session) -> dict:
     return record
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #732a7155
-def baselines(name: str, session: Session) -> dict:
+def baselines(name: str, session: TreeSession) -> dict:
     "The record of right branching and a counted grammar on an experiment's trees. Raises TimeUp when time is up."
     e, corpus, began, metrics = EXPERIMENTS[name], whole_treebank(name, session), time.monotonic(), {}
     pairs = list(corpus.pairs("train"))
-    pairs = spread(pairs, session.scaled(len(pairs), 50))
+    pairs = spread(pairs, session.size(len(pairs), 50))
     pcfg = Pcfg(known := [restore(symbols.split(), words.split())[0] for words, symbols in pairs])
     label = Counter(b.label for tree in known for b in tree.brackets[1:]).most_common(1)[0][0]
     for split in e.tests:
-        gold = spread(gold_trees(corpus, split), session.scaled(10_000, 8))
+        gold = spread(gold_trees(corpus, split), session.size(10_000, 8))
         right = [right_branching(tree.words, tree.tags, label=label) for tree in gold]
         kept = session.folder / f"baselines_{name}" / f"{split}.trees"
         found = in_batches(kept, [tree.words for tree in gold],
@@ -385,5 +374,5 @@ def steps(runs: Sequence[str] = (), seeds: Sequence[int] = (0,), scale: float = 
                     for name in names if name in BASELINES]
 
 
-def measured(what: Callable[[str, Session], dict], name: str, seed: int, scale: float, place: Place) -> dict:
-    return what(name, Session(place, seed, scale))
+def measured(what: Callable[[str, TreeSession], dict], name: str, seed: int, scale: float, place: Place) -> dict:
+    return what(name, TreeSession(place, place.runs / "parsing", seed, scale))
