@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from ..tools.files import InputError
 from ..model.embedding import sinusoids
 from ..engine.fast import fast, keep_memory
 from ..engine.kernels import linear
+from .complexity import seconds_of
 from ..model.symbols import END, PAD, START
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
@@ -184,31 +184,15 @@ def measure_step(what: dict) -> dict:
         if what["contestant"] == "ours"
         else peer_step(PEERS[what["contestant"]](config), *options)
     )
-    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
-    seconds = []
-    for i in range(2 + what["steps"]):
-        synchronize()
-        begun = time.perf_counter()
-        step()
-        synchronize()
-        seconds.append(time.perf_counter() - begun)
+    seconds = [seconds_of(step) for _ in range(2 + what["steps"])]
     return {"seconds": median(seconds[2:]), "peak_bytes": peak_bytes()}
 
 # %% ../../nbs/experiments/benchmark.ipynb #8e46f440
 def matrix_rate(device: torch.device, size: int, dtype: torch.dtype) -> float:
     "Operations a second of a size^3 product: PyTorch's, or on a processor the fastest of the libraries it holds."
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    best = float("inf")
-    for multiply in (torch.mm, linear) if device.type == "cpu" else (torch.mm,):
-        for _ in range(8):
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            begun = time.perf_counter()
-            multiply(a, b)
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            best = min(best, time.perf_counter() - begun)
-    return 2 * size**3 / best
+    ways = (torch.mm, linear) if device.type == "cpu" else (torch.mm,)
+    return 2 * size**3 / min(seconds_of(lambda: multiply(a, b)) for multiply in ways for _ in range(8))
 
 # %% ../../nbs/experiments/benchmark.ipynb #d4530cd7
 def plan(device: str, steps: int) -> list[dict]:

@@ -26,7 +26,7 @@ from torch import Tensor
 from ..corpus.grammar import Example, examples, n_words, rows
 from ..corpus.vocabulary import load_vocabulary
 from ..decoding.translation import Translator, batches, load, pad_rows
-from .attention_heads import split_words
+from .links import split_words
 from .runner import Place, Step, begun_run
 from ..inside.attention_figures import SUBLAYERS, own_outputs, sentences
 from ..inside.intervening import intervening, mean_outputs

@@ -6,7 +6,7 @@
 __all__ = ['HEADS', 'Make', 'LAYERS', 'ROWS', 'FORMULAS', 'FORMED', 'TIMED', 'MEASURED', 'BATCHES_OF', 'SelfAttention',
            'RestrictedAttention', 'PlainRecurrent', 'GRU', 'OneCall', 'Convolution', 'SeparableConvolution', 'Sizes',
            'attention_flops', 'lstm_flops', 'multiply_adds', 'fit', 'longest_chain', 'dependency', 'rounds',
-           'path_lengths', 'longest_path', 'PeakBytes', 'bytes_of_pass', 'seconds_of_pass', 'training_pass',
+           'path_lengths', 'longest_path', 'PeakBytes', 'bytes_of_pass', 'seconds_of', 'in_turns', 'training_pass',
            'largest_batch', 'measure_layers', 'record_name', 'layer_records', 'batch_records', 'complexity', 'main']
 
 # %% ../../nbs/experiments/complexity.ipynb #0070fdae
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
 from statistics import median
+from typing import Any
 from weakref import finalize
 
 import torch
@@ -320,12 +321,23 @@ def bytes_of_pass(one_pass: Callable[[], None], device: str) -> int:
     return counted.peak
 
 
-def seconds_of_pass(one_pass: Callable[[], None], times: int) -> float:
-    "The mean of so many in a row."
+def seconds_of(call: Callable[[], object], times: int = 1) -> float:
+    "The mean of so many calls in a row, with what they leave to a GPU."
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
     begun = time.perf_counter()
     for _ in range(times):
-        one_pass()
+        call()
+    wait()
     return (time.perf_counter() - begun) / times
+
+
+def in_turns(calls: dict[Any, Callable[[], object]], rounds: int, warm: int = 1) -> dict[Any, list[float]]:
+    "The seconds of each call by round; they take turns, and the first rounds warm up."
+    seconds = {name: [] for name in calls}
+    for name, call in [*calls.items()] * (warm + rounds):
+        seconds[name].append(seconds_of(call))
+    return {name: of[warm:] for name, of in seconds.items()}
 
 # %% ../../nbs/experiments/complexity.ipynb #00f6be4a
 FORMED = "self-attention, weights formed"
@@ -373,10 +385,10 @@ def measure_layers(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict
     for name, one_pass in passes.items():
         one_pass()
         peaks[name] = bytes_of_pass(one_pass, device)
-        times[name] = max(1, int(0.02 / seconds_of_pass(one_pass, 1)))  # short ones are made several times
+        times[name] = max(1, int(0.02 / seconds_of(one_pass)))  # short ones are made several times
     for _ in range(n_rounds):
         for name, one_pass in passes.items():
-            seconds[name].append(seconds_of_pass(one_pass, times[name]))
+            seconds[name].append(seconds_of(one_pass, times[name]))
     found = {}
     for name in MEASURED:
         with torch.device("meta"):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Start', 'draw_weights', 'mean_cosine', 'shuffled', 'measure_trial', 'corpus_facts', 'trial_configs', 'learning_curve',
-           'trial_name', 'steps', 'trial_step', 'run_trial']
+           'steps', 'trial_step', 'run_trial']
 
 # %% ../../nbs/experiments/initialisation.ipynb #ede35c21
 import time
@@ -103,12 +103,6 @@ def learning_curve(model: Transformer, train: ParallelCorpus, dev: ParallelCorpu
     return curve
 
 # %% ../../nbs/experiments/initialisation.ipynb #f3c58854
-def trial_name(start: Start, data: str, seed: int, layers: int, warmup_steps: int, rate: float, float32: bool) -> str:
-    controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
-    parts = ["initialisation", *([] if data == "multi30k" else [data]), start, f"{layers}layers", f"seed{seed}"]
-    return "_".join(parts + [control for control, given in controls.items() if given])
-
-
 def steps(trials: list[dict]) -> list[Step]:
     "The trials of a plan, each an entry of options for `trial_step`, with each of its seeds (0, where none is named)."
     return [trial_step(**{key: value for key, value in of.items() if key != "seeds"}, seed=seed)
@@ -120,7 +114,9 @@ def trial_step(start: Start, updates: int, seed: int, data: str = "multi30k", la
     "One trial. Raises InputError for a start that there is not."
     if start not in get_args(Start):
         raise InputError(f"start {start}: there are {', '.join(get_args(Start))}")
-    name = trial_name(start, data, seed, layers, warmup_steps, rate, float32)
+    controls = {"float32": float32, f"warmup{warmup_steps}": warmup_steps != 400, f"rate{rate}": rate != 0.4}
+    parts = ["initialisation", *([] if data == "multi30k" else [data]), start, f"{layers}layers", f"seed{seed}"]
+    name = "_".join(parts + [control for control, given in controls.items() if given])
     return Step(name, partial(run_trial, name, start, data, (seed, layers, updates, warmup_steps, rate, float32)))
 
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Kind', 'RecallTask', 'Training', 'RecallRules', 'recall_rules_of', 'recall_rules', 'sequences', 'drawn_distance',
            'distractor_distance', 'training_batch', 'Mixing', 'remember', 'mixer', 'band', 'Stack', 'path_to',
-           'accuracies', 'one_update', 'State', 'save_training', 'load_training', 'train_stack', 'while_learning',
-           'data_facts', 'config_of', 'try_rates', 'measure_seed', 'steps']
+           'accuracies', 'one_update', 'State', 'load_training', 'train_stack', 'while_learning', 'data_facts',
+           'config_of', 'try_rates', 'measure_seed', 'steps']
 
 # %% ../../nbs/experiments/paths.ipynb #b27335e5
 import math
@@ -251,14 +251,6 @@ class State:
     "entries with step, loss, and accuracy by task and distance"
 
 
-def save_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer, state: State) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path) as file:
-        torch.save({"model": stack.state_dict(), "optimizer": optimizer.state_dict(), "state": asdict(state)},
-                   file)
-    mark_sitting(path.with_suffix(".sittings.jsonl"), state.step)
-
-
 def load_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer) -> State:
     "Restore a training from its file; without a file, it begins."
     if not path.exists():
@@ -294,7 +286,10 @@ def train_stack(path: Path, rules: RecallRules, model: str, seed: int, rate: flo
             found = accuracies(stack, rules, t.sequences, seed)
             line = {"step": step, "loss": sum(losses) / len(losses), "accuracy": found}
             state, losses = State(step, before + time.monotonic() - begun, (*state.curve, line)), []
-            save_training(path, stack, optimizer, state)
+            with writing(path) as file:
+                torch.save({"model": stack.state_dict(), "optimizer": optimizer.state_dict(), "state": asdict(state)},
+                           file)
+            mark_sitting(path.with_suffix(".sittings.jsonl"), step)
             if time.monotonic() > until:
                 break
     return stack, state

@@ -4,17 +4,16 @@
 
 # %% auto #0
 __all__ = ['LAYER_OF', 'LENGTHS', 'WIDTH', 'HERE', 'OWN_ROWS', 'CARRIED_ON', 'SUSTAINED', 'CORPORA', 'SCALE', 'Rows', 'PARSING',
-           'PARSERS', 'SETS', 'titles', 'titled', 'abandoned', 'cell', 'averaged', 'cited', 'table_1', 'rival_cell',
-           'small_version', 'table_2', 'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets', 'our_runs',
-           'precision_of', 'machine_of', 'by_machine', 'shown_runs', 'row_cells', 'our_rows', 'table_3',
-           'appendix_table', 'parser_cell', 'table_4', 'all_tables', 'built_table']
+           'PARSERS', 'SETS', 'titled', 'abandoned', 'cell', 'averaged', 'cited', 'table_1', 'small_version', 'table_2',
+           'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets', 'our_runs', 'precision_of', 'machine_of',
+           'by_machine', 'shown_runs', 'row_cells', 'our_rows', 'table_3', 'appendix_table', 'parser_cell', 'table_4',
+           'all_tables', 'built_table']
 
 # %% ../../nbs/experiments/results.ipynb #6262f513
 import pkgutil
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from statistics import mean, stdev
@@ -29,16 +28,11 @@ from ..tools.records import finished, is_older, metric
 from ..drawing.result_tables import Cell, ResultTable, missing, power
 
 # %% ../../nbs/experiments/results.ipynb #df13f817
-@cache
-def titles() -> dict[str, dict]:
-    "The name, caption and columns of each table."
-    return tomllib.loads((files("annotated_transformer") / "experiments" / "tables.toml").read_text(encoding="utf-8"))
-
-
 def titled(table: str, lines: Sequence[Sequence[str]], rules: Sequence[int] = (), note: str = "",
            **about: str) -> ResultTable:
     "Lines under a table's own name, caption and columns; `about` fills the caption's braces, below stands `note`."
-    of = titles()[table]
+    text = (files("annotated_transformer") / "experiments" / "tables.toml").read_text(encoding="utf-8")
+    of = tomllib.loads(text)[table]
     columns = [tuple(column) if isinstance(column, list) else column for column in of["columns"]]
     old = "†: an early record, without digest or log" * any("†" in text for line in lines for text in line)
     return ResultTable(of["name"], of["caption"].format(**about), columns, lines, rules,
@@ -100,21 +94,16 @@ CARRIED_ON = ("transformer", "convolutional", "input-feeding")
 "the systems that were trained for 4,000 updates, too"
 
 
-def rival_cell(records: dict[str, dict], name: str, key: str, plan: str, show: Callable | None = None) -> Cell:
-    "A metric of a system's runs on Multi30k: with its deviation, or the mean as `show` writes it."
-    found = [r for of, r in records.items() if re.fullmatch(rf"{re.escape(name)}(_seed\d+)?", of)]
-    if not found:
-        return missing(f"python -m annotated_transformer.experiments run {plan}")
-    return cell(show(mean(metric(r, key) for r in found)), *found) if show else averaged(found, 1, key)
-
-
 def small_version(records: dict[str, dict], system: str) -> tuple[Cell | str, ...]:
     "Of a system here: BLEU in German, after 4,000 updates too, and in French, weights, operations; else empty."
     joint, one, test = system.startswith("ensemble_"), system.removeprefix("ensemble_"), "sacrebleu/test_2016_flickr"
     later = one == "input-feeding"  # the first comparison did not have it
     rules, plan = ("wider_rates", "input_feeding") if later else ("rival", "rivals_measured")
-    def of(name: str, key: str, plan: str = plan, show: Callable | None = None) -> Cell:
-        return rival_cell(records, name, key, plan, show)
+    def of(name: str, key: str, plan: str = plan, show: Callable | None = None) -> Cell:  # over a system's seeds
+        found = [r for of, r in records.items() if re.fullmatch(rf"{re.escape(name)}(_seed\d+)?", of)]
+        if not found:
+            return missing(f"python -m annotated_transformer.experiments run {plan}")
+        return cell(show(mean(metric(r, key) for r in found)), *found) if show else averaged(found, 1, key)
 
     return ("" if later else of(f"rival_test_{system}", test),
             of(f"to_the_end_test_{system}", test, "to_the_end") if one in CARRIED_ON else "",

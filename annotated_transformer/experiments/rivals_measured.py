@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['System', 'Settings', 'Rules', 'rules_of', 'read_rules', 'training_of', 'Job', 'trial_jobs', 'chosen', 'run_jobs',
-           'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'Scoring', 'scorings', 'score_runs',
-           'speed_steps', 'time_updates', 'experts_use', 'measure_experts', 'run_step', 'score_steps', 'steps']
+           'perform', 'result', 'scores_on', 'costs_of', 'with_bleu', 'tune_run', 'score_runs', 'speed_steps',
+           'time_updates', 'experts_use', 'measure_experts', 'run_step', 'score_steps', 'steps']
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #d464fcac
 import time
@@ -280,41 +280,17 @@ def tune_run(job: Job, source: str, rules: Rules, place: Place) -> dict | None:
                        metrics=metrics, **run.record.provenance(), curve=tuned["curve"])
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #e5d50d9f
-class Scoring(NamedTuple):
-    "A scoring when a system's runs are done: of a run, or of an ensemble of several, on a split."
-
-    name: str
-    members: list[str]
-    tgt: str
-    split: str
-
-
-def scorings(rules: Rules, system: System, tgt: str) -> list[Scoring]:
-    """A system's ensemble on the development set, then everything of it on the test set, if the rules name
-    one.
-    """
-    if not (rules.test_set and system.test):
-        return []
-    names, of = [job.name for job in run_jobs(rules, system, tgt)], rules.name
-    joint = f"{of}_ensemble_{system.name}{'_fr' if tgt == 'fr' else ''}"
-    ensembles = [Scoring(joint, names, tgt, "dev")] if len(names) > 1 else []
-    single = [Scoring(name, [name], tgt, rules.test_set) for name in names]
-    tests = [s._replace(name=s.name.replace(f"{of}_", f"{of}_test_", 1), split=rules.test_set)
-             for s in single + ensembles]
-    return ensembles + tests
-
-
-def score_runs(scoring: Scoring, rules: Rules, place: Place) -> dict:
-    "The record of a scoring."
-    begun_at, members = time.monotonic(), [load(place.runs / rules.folder / name) for name in scoring.members]
-    translator, data = ensemble(members) if len(members) > 1 else members[0], place.data / rules.data[scoring.tgt]
-    metrics = scores_on(translator, data, scoring.split, rules.search)
+def score_runs(name: str, of: Sequence[str], tgt: str, split: str, rules: Rules, place: Place) -> dict:
+    "The record of the scores of a run, or of an ensemble of several, on a split."
+    begun_at, members = time.monotonic(), [load(place.runs / rules.folder / run) for run in of]
+    translator, data = ensemble(members) if len(members) > 1 else members[0], place.data / rules.data[tgt]
+    metrics = scores_on(translator, data, split, rules.search)
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
-    runs = [find_record(name, place.out) for name in scoring.members]
-    config = {"members": scoring.members, "search": rules.search, "weights": [r["weights"] for r in runs],
+    runs = [find_record(run, place.out) for run in of]
+    config = {"members": of, "search": rules.search, "weights": [r["weights"] for r in runs],
               "kind": runs[0]["config"]["kind"], "precision": translator.precision}
     facts = facts_of(Corpus.open(data), members[0].vocabulary.digest)
-    return make_record(scoring.name, rules.name, row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"],
+    return make_record(name, rules.name, row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"],
                        seconds=time.monotonic() - begun_at, metrics=metrics)
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #339e7e70
@@ -378,11 +354,18 @@ def run_step(job: Job, rules: Rules) -> Step:
 
 
 def score_steps(rules: Rules, system: System, tgt: str) -> list[Step]:
-    "A system's scores; the test set waits for all of its runs."
-    runs = [job.name for job in run_jobs(rules, system, tgt)]
-    return [Step(scoring.name, partial(score_runs, scoring, rules),
-                 runs if scoring.split == rules.test_set else scoring.members,
-                 [f"{rules.folder}/{name}" for name in scoring.members]) for scoring in scorings(rules, system, tgt)]
+    """The scores of a system, if the rules name a test set: of its ensemble on the development set, then of everything
+    on the test set, which waits for all of its runs.
+    """
+    if not (rules.test_set and system.test):
+        return []
+    runs, of = [job.name for job in run_jobs(rules, system, tgt)], rules.name
+    joint = {f"{of}_ensemble_{system.name}{'_fr' if tgt == 'fr' else ''}": runs} if len(runs) > 1 else {}
+    wanted = [(name, members, "dev") for name, members in joint.items()] + [
+        (name.replace(f"{of}_", f"{of}_test_", 1), members, rules.test_set)
+        for name, members in ({name: [name] for name in runs} | joint).items()]
+    return [Step(name, partial(score_runs, name, members, tgt, split, rules), runs,
+                 [f"{rules.folder}/{run}" for run in members]) for name, members, split in wanted]
 
 
 def steps(**plan) -> list[Step]:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Draw', 'SYMBOLS', 'PAIRS', 'BACK', 'LENGTH', 'EXPERIMENTS', 'DRAWN', 'learned', 'LookUp', 'memories', 'compatibility',
-           'small_keys', 'TwoThings', 'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'in_turns',
-           'softmax_derivative', 'cost', 'experiment_record', 'steps']
+           'small_keys', 'TwoThings', 'two_things', 'LookBack', 'looking_back', 'kept_bytes', 'softmax_derivative',
+           'cost', 'experiment_record', 'steps']
 
 # %% ../../nbs/experiments/section_3.ipynb #16cd914f
 import time
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..model.attention import AdditiveAttention, MultiHeadAttention, masked_softmax
 from ..model.embedding import sinusoids
 from ..model.feed_forward import FeedForward
+from .complexity import in_turns
 from .runner import Place, Step
 from ..tools.records import make_record
 
@@ -175,15 +176,6 @@ def kept_bytes(forward: Callable[[], Tensor | tuple]) -> int:
     return sum(kept.values())
 
 
-@torch.no_grad()
-def in_turns(ways: dict[str, Callable], x: Tensor, rounds: int) -> dict[str, list[float]]:
-    "The seconds of each way of attention of `x` to itself, taken in turns; the first turn does not count."
-    seconds = {name: [] for name in ways}
-    for name, way in [*ways.items()] * (rounds + 1):
-        start = time.perf_counter()
-        way(x, x, x)
-        seconds[name].append(time.perf_counter() - start)
-    return {name: of[1:] for name, of in seconds.items()}
 
 # %% ../../nbs/experiments/section_3.ipynb #5627e8ac
 def softmax_derivative(scores: Tensor) -> float:
@@ -196,8 +188,12 @@ def cost(lengths: Sequence[int] = (16, 64, 256), d_k: int = 64, rounds: int = 21
     "Seconds of additive and dot-product attention (`updates`), bytes, and the softmax's derivative at d_k = 512."
     torch.manual_seed(0)
     ways = {"additive": AdditiveAttention(d_k), "dot_product": lambda q, k, v: masked_softmax(q @ k.mT * d_k**-0.5) @ v}
-    metrics = {"updates": [{"system": name, "n": n, "all": seconds} for n in lengths
-                           for name, seconds in in_turns(ways, torch.randn(1, n, d_k), rounds).items()]}
+    metrics = {"updates": []}
+    for n in lengths:
+        x = torch.randn(1, n, d_k)
+        with torch.no_grad():
+            timed = in_turns({name: partial(way, x, x, x) for name, way in ways.items()}, rounds)
+        metrics["updates"] += [{"system": name, "n": n, "all": seconds} for name, seconds in timed.items()]
     q, k, v = (torch.randn(1, lengths[-1], d_k, requires_grad=True) for _ in range(3))
     metrics |= {f"bytes/{name}": kept_bytes(lambda: way(q, k, v)) for name, way in ways.items()}
     scores = torch.randn(1000, 512) @ torch.randn(512, 16)  # of variance 512

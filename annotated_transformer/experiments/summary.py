@@ -19,10 +19,11 @@ from statistics import mean
 from typing import Any
 
 from ..drawing.result_tables import as_data
-from .judge import judge_all, margin_of_rows, read_claims, with_sentences
+from .judge import comparisons, read_claims, with_sentences
 from .parts import ladders
 from .results import abandoned, all_tables
 from .variations import ROWS
+from .verdicts import judge_all
 from ..tools.files import InputError, writing
 from ..tools.records import (
     add_record, finished, read_record, read_records, results_folder, run_program)
@@ -94,11 +95,12 @@ def margins_over_base(records: Mapping[str, dict]) -> dict[str, dict]:
     By perplexity (per cent), BLEU, BLEU without its brevity penalty and the output's length (per cent of the
     references').
     """
+    claim = {"name": "rows", "judge": "margin", "pairs": [("base", row) for row in ROWS if row != "base"],
+             "measures": ["perplexity", "BLEU", "precisions", "length"]}
     found: dict[str, dict] = {}
-    for row in (row for row in ROWS if row != "base"):
-        for measure in ("perplexity", "BLEU", "precisions", "length"):
-            if m := margin_of_rows(records, measure, "base", row):
-                found.setdefault(row, {})[measure] = {"effect": m.effect, "interval": list(m.interval())}
+    for c in comparisons([claim], records):
+        if m := c.margin:
+            found.setdefault(c.better, {})[c.measure] = {"effect": m.effect, "interval": list(m.interval())}
     return found
 
 

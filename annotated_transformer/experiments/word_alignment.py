@@ -20,14 +20,8 @@ from torch import Tensor
 
 from ..corpus.vocabulary import Vocabulary
 from ..decoding.translation import load
-from annotated_transformer.experiments.attention_heads import (
-    PART,
-    Sentence,
-    resampled,
-    split_words,
-    untrained,
-    word_weights,
-)
+from .attention_heads import resampled, untrained, word_weights
+from .links import PART, Sentence, split_words
 from ..model.transformer import Transformer
 from ..tools.files import InputError, file_digest
 from ..tools.records import add_record, check_new, make_record, results_folder, run_program

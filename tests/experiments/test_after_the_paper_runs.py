@@ -2,8 +2,8 @@
 import pytest
 
 from annotated_transformer.experiments import after_the_paper
-from annotated_transformer.experiments.after_the_paper import rules, steps
-from annotated_transformer.experiments.runner import Place, TimeUp
+from annotated_transformer.experiments.after_the_paper import steps
+from annotated_transformer.experiments.runner import Place, TimeUp, read_plan
 from annotated_transformer.tools.files import InputError
 
 
@@ -12,8 +12,8 @@ from annotated_transformer.tools.files import InputError
 def test_every_run_leaves_a_record_with_what_its_rules_ask_for(what, tmp_path):
     [step] = steps([{"what": what, "seeds": [0]}], scale=0.005)
     record = step.do(Place(tmp_path, tmp_path / "runs", tmp_path / "out"))
-    asked = {rule[key] for rule in rules() if rule["records"] + "_seed0" == step.name for key in ("better", "worse")
-             if key in rule}
+    asked = {rule[key] for rule in read_plan("after_the_paper")["rule"] if rule["records"] + "_seed0" == step.name
+             for key in ("better", "worse") if key in rule}
     assert record["name"] == step.name and asked and asked <= set(record["metrics"])
 
 

@@ -14,8 +14,10 @@ from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import attention_heads as heads
 from annotated_transformer.experiments import word_alignment
 from annotated_transformer.experiments.attention_heads import (
-    Measured, Sentence, SplitLine, find_heads, gold, governors, grammar_sentences, link_sums, measure_heads, phrases,
-    position_sums, sentence_sums, shuffled_links, split_words, summarise, text_sentences, tree_sentences, word_weights)
+    Measured, find_heads, link_sums, measure_heads, position_sums, sentence_sums, shuffled_links, summarise,
+    word_weights)
+from annotated_transformer.experiments.links import (
+    Sentence, SplitLine, gold, governors, grammar_sentences, phrases, split_words, text_sentences, tree_sentences)
 from annotated_transformer.experiments.word_alignment import AlignedPair
 from annotated_transformer.model.symbols import END
 from annotated_transformer.parsing.trees import read_tree

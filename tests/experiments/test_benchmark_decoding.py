@@ -38,12 +38,13 @@ def test_the_contestants_in_8_bits_do_the_same_work(monkeypatch):
 
 def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     from annotated_transformer.corpus import grammar
-    from annotated_transformer.experiments import benchmark_decoding as speed
+    from annotated_transformer.experiments import benchmark_decoding
+    from annotated_transformer.experiments import benchmark_runs as speed
     examples = [example for _, example in zip(range(60), grammar.examples(seed=12))]
     files = [tmp_path / f"some.{side}" for side in ("en", "de")]
     for file, lines in zip(files, ([e.src for e in examples], [e.tgt for e in examples])):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    speed.main(["--bleu", "grammar", "--src", str(files[0]), "--references", str(files[1]), "--out", str(tmp_path)])
+    speed.main(["grammar", str(files[0]), "--references", str(files[1]), "--out", str(tmp_path)])
     record = find_record("precision_grammar_some", tmp_path)
     translator = load("grammar", "int8")
     assert record["metrics"]["sacrebleu/int8"] == pytest.approx(bleu(translator.translate([e.src for e in examples]),
@@ -51,11 +52,8 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     assert "the rule for 8 bits" in capsys.readouterr().out
     worse = {"metrics": record["metrics"] | {"sacrebleu/int8": record["metrics"]["sacrebleu/float32"] - 0.2}}
     assert "does not hold" in speed.bleu_report(worse)
-    with pytest.raises(SystemExit) as end:
-        speed.main(["--bleu", "grammar"])
-    assert end.value.code == 2 and "or none of them" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:  # before it measures for minutes
-        speed.main(["--out", str(ROOT / "nbs" / "results")])
+        benchmark_decoding.main(["--out", str(ROOT / "nbs" / "results")])
     assert end.value.code == 2 and "a record named decoding_steps_cpu" in capsys.readouterr().err
 
 
@@ -63,17 +61,17 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     ("benchmark", "benchmark_seconds_to_bleu", ["--multi30k", "data"]),
     ("benchmark", "benchmark_ours_base_8x128_keep_memory_cpu", ["--device", "cpu"]),
     ("benchmark_decoding", "decoding_ours_int8_16x1_{}", ["--device", "cpu"]),
-    ("benchmark_decoding", "precision_grammar_some",
-     ["--bleu", "grammar", "--src", "some.en", "--references", "some.de"]),
-    ("benchmark_decoding", "decoding_command_ours_int8_2_{}", ["--command", "grammar", "--src", "some.en"]),
+    ("benchmark_runs", "precision_grammar_some", ["grammar", "some.en", "--references", "some.de"]),
+    ("benchmark_runs", "decoding_command_ours_int8_2_{}", ["grammar", "some.en"]),
     ("complexity", "complexity_gru_cpu", ["--device", "cpu"]),
     ("complexity", "complexity_batch_self_attention", ["--device", "cpu"])])
 def test_what_is_there_is_not_measured_again(module, name, arguments, monkeypatch, tmp_path, capsys):
-    from annotated_transformer.experiments import benchmark, benchmark_decoding, complexity
-    program = {"benchmark": benchmark, "benchmark_decoding": benchmark_decoding, "complexity": complexity}[module]
+    from annotated_transformer.experiments import benchmark, benchmark_decoding, benchmark_runs, complexity
+    program = {"benchmark": benchmark, "benchmark_decoding": benchmark_decoding, "benchmark_runs": benchmark_runs,
+               "complexity": complexity}[module]
     for measures in ("matrix_rate", "seconds_to_bleu", "steps_record", "load", "run_command", "measure_layers"):
         monkeypatch.setattr(program, measures, None, raising=False)
-    monkeypatch.setattr(benchmark_decoding, "commands", lambda *given: {"ours": [], "ours int8": []})
+    monkeypatch.setattr(benchmark_runs, "commands", lambda *given: {"ours": [], "ours int8": []})
     monkeypatch.chdir(tmp_path)
     Path("some.en").write_text("one\ntwo\n", encoding="utf-8")
     name = name.format(benchmark_decoding.machine())
@@ -84,7 +82,7 @@ def test_what_is_there_is_not_measured_again(module, name, arguments, monkeypatc
 
 
 def test_a_command_is_timed_only_where_it_answers_every_line(tmp_path):
-    from annotated_transformer.experiments.benchmark_decoding import run_command
+    from annotated_transformer.experiments.benchmark_runs import run_command
     (lines := tmp_path / "lines").write_text("one\ntwo\n", encoding="utf-8")
     found = run_command([sys.executable, "-c", "import sys; print(sys.stdin.read(), end='')"], lines)
     assert found["decoding_seconds"] > 0 and found["peak_bytes"] > 2**20

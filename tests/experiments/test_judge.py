@@ -27,7 +27,6 @@ from annotated_transformer.experiments.judge import (
     ELSEWHERE,
     FAILS,
     HOLDS,
-    JUDGES,
     OPEN,
     SINGLE,
     UNTESTED,
@@ -37,12 +36,11 @@ from annotated_transformer.experiments.judge import (
     compare,
     comparisons,
     holm,
-    judge_all,
-    margin_of_rows,
     read_claims,
 )
 from annotated_transformer.experiments.runner import read_plan
 from annotated_transformer.experiments.variations import ROWS
+from annotated_transformer.experiments.verdicts import JUDGES, judge_all
 from annotated_transformer.paper import tables as paper
 from annotated_transformer.tools import options
 from annotated_transformer.tools.files import InputError
@@ -144,8 +142,8 @@ def packed(code: str) -> str:
 
 
 @pytest.mark.skipif(not PAPER.exists(), reason="no copy of the paper here")
-@pytest.mark.parametrize("name", [*(f"nbs/{name}.ipynb" for name in ("results", "claims", "experiments/results",
-                                                                     "experiments/judge", "paper/tables")),
+@pytest.mark.parametrize("name", [*(f"nbs/{name}.ipynb" for name in (
+    "results", "claims", "experiments/results", "experiments/judge", "experiments/verdicts", "paper/tables")),
                                   "annotated_transformer/experiments/claims.toml",
                                   "annotated_transformer/experiments/tables.toml"])
 def test_no_words_are_the_papers(name):
@@ -342,8 +340,9 @@ def test_table_3_from_the_raw_records(records):
         y = np.array([value(r["metrics"]) for r in runs])
         fitted = inverse @ design.T @ y
         spread = ((y - design @ fitted) ** 2).sum() / (len(y) - design.shape[1])
-        for row in ("C5", "D3", "E", "AOP1"):
-            m, i = margin_of_rows(records, measure, "base", row), 1 + rows.index(row)
+        pairs = [("base", row) for row in ("C5", "D3", "E", "AOP1")]
+        for c in comparisons([{"name": "rows", "judge": "margin", "pairs": pairs, "measures": [measure]}], records):
+            m, i = c.margin, 1 + rows.index(c.better)
             assert (m.effect, m.error) == (pytest.approx(fitted[i]), pytest.approx(math.sqrt(spread * inverse[i, i])))
             assert m.freedom == len(y) - design.shape[1] == 48
 

@@ -127,7 +127,7 @@ def test_sentences_are_parsed_once(tmp_path):
         asked.append(some)
         return [None if words == ["c"] else read_tree(f"(S (X {words[0]}))") for words in some]
 
-    unlimited = parsing_runs.Session(Place(tmp_path, tmp_path, tmp_path))
+    unlimited = parsing_runs.TreeSession(Place(tmp_path, tmp_path, tmp_path), tmp_path)
     with pytest.raises(KeyboardInterrupt):
         parsing_runs.in_batches(tmp_path / "t.trees", sentences, parse, unlimited, batch=2)
     with open(tmp_path / "t.part", "a") as file:
