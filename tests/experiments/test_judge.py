@@ -344,7 +344,7 @@ def test_table_3_from_the_raw_records(records):
         for c in comparisons([{"name": "rows", "judge": "margin", "pairs": pairs, "measures": [measure]}], records):
             m, i = c.margin, 1 + rows.index(c.better)
             assert (m.effect, m.error) == (pytest.approx(fitted[i]), pytest.approx(math.sqrt(spread * inverse[i, i])))
-            assert m.freedom == len(y) - design.shape[1] == 48
+            assert m.freedom == len(y) - design.shape[1] == 50
 
 
 def test_margins_from_the_raw_records(found, records):
@@ -438,7 +438,7 @@ def test_every_look_counts():
     known, claim = rows(base=SPREAD, D3=moved(-0.3, 0)), CLAIMS["smoothing_hurts_perplexity"]
     (twice,), (once,) = (comparisons([claim | {"looks": n}], known) for n in (2, 1))
     assert 0 < once.p < 0.5 and twice.p == pytest.approx(2 * once.p) and twice.margin == once.margin
-    assert claim["looks"] == 2 and twice.interval()[1] > once.interval()[1]
+    assert claim["looks"] == 3 and twice.interval()[1] > once.interval()[1]
 
 
 def test_a_comparison_names_the_records_of_both_sides():
