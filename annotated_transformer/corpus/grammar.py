@@ -86,13 +86,8 @@ def make_lexicon() -> dict[tuple, list[Word]]:
 # %% ../../nbs/corpus/grammar.ipynb #e557f511
 def topic(kind: str, gender: str) -> str:
     "A noun's English pronoun, German gender and kind; 'none' where no pronoun takes it up."
-    if gender == "p":
-        return f"they {gender} {kind}"
-    if kind != "p":
-        return f"it {gender} {kind}"
-    if gender == "n":
-        return "none"
-    return f"{'he' if gender == 'm' else 'she'} {gender} {kind}"
+    pronoun = "they" if gender == "p" else "it" if kind != "p" else {"m": "he", "f": "she"}.get(gender)
+    return f"{pronoun} {gender} {kind}" if pronoun else "none"
 
 
 TOPICS = [t for t in dict.fromkeys(topic(kind, gender) for kind in KINDS for gender in GENDERS) if t != "none"]

@@ -6,6 +6,7 @@
 __all__ = ['ENVIRONMENT', 'URL', 'PaperUnavailable', 'cache_path', 'read_source', 'Section', 'section', 'sections']
 
 # %% ../../nbs/paper/source.ipynb #8cea361d
+import gzip
 import http.client
 import io
 import itertools
@@ -43,7 +44,9 @@ def _line(error: Exception) -> str:
 def _unpack(data: bytes, name: str) -> dict[str, str]:
     "The .tex files of an archive (`data`: a tar, gzipped or plain) by name; nothing touches the disk."
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)  # all of it: tarfile would not miss what is cut off its end
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             return {posixpath.normpath(m.name): _decode(archive.extractfile(m).read())
                     for m in archive if m.isreg() and m.name.endswith(".tex")}
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
