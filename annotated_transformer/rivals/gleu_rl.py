@@ -26,7 +26,7 @@ from ..corpus.corpora import Corpus
 from ..decoding.search import sample
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..tools.files import InputError
-from ..model.symbols import END, START
+from ..model.symbols import START
 from ..training.optimizer import OPTIMIZERS, clip, set_rate
 from ..tools.options import say
 from ..tools.processes import progress_bar, stop_signals, training_device
@@ -66,7 +66,7 @@ def draw_translations(
     except InputError:
         raise InputError(
             "the model's probabilities are no numbers any more: tune a new run at a lower rate") from None
-    return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in found]
+    return [h.written for h in found]
 
 
 def output_log_probabilities(
