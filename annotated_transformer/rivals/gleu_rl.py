@@ -151,11 +151,9 @@ def check_tuning(tuning: Tuning, minutes: float | None, record: Path | None) -> 
     if minutes is not None and not minutes > 0:
         raise InputError(f"minutes {minutes}: give a number above 0")
     for name, value in asdict(tuning).items():
-        option = f"{name} {value}"
-        if name in MINIMUM and not MINIMUM[name] <= value < math.inf:
-            raise InputError(f"{option}: give {MINIMUM[name]} or more")
-        if not 0 <= value < math.inf or (value == 0 and name not in MINIMUM):
-            raise InputError(f"{option}: give a number above 0")
+        low = MINIMUM.get(name)
+        if not (0 if low is None else low) <= value < math.inf or (value == 0 and low is None):
+            raise InputError(f"{name} {value}: give {'a number above 0' if low is None else f'{low} or more'}")
 
 
 def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:
