@@ -84,8 +84,8 @@ def check_scoring(language: str | None = None, tokenize: Tokenizer | None = None
 def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0,
          tokenize: Tokenizer = "13a") -> Score:
     "BLEU as sacreBLEU counts it (case counts)."
-    BLEU = needs("sacrebleu.metrics", "scores").BLEU
-    return corpus_score(BLEU(tokenize=tokenize), translations, references, samples)
+    metric = needs("sacrebleu.metrics", "scores").BLEU(tokenize=tokenize)
+    return corpus_score(metric, translations, references, samples)
 
 # %% ../../nbs/decoding/scores.ipynb #cb5d0976
 def chrf(translations: Sequence[str], references: Sequence[str], samples: int = 0) -> Score:
@@ -234,8 +234,5 @@ def score(
         known["bleu_moses"] = partial(paper_bleu, language=language, compounds=False)
         known["bleu_paper"] = partial(paper_bleu, language=language)
         known["bleu_paper_2017"] = partial(paper_bleu, language=language, replace=False)
-    found = {}
-    for name in tqdm(
-        known, unit=" scores", desc="scoring", disable=None if progress else True, delay=2, leave=False):
-        found[name] = known[name](translations, references, samples=samples)
-    return found
+    bar = tqdm(known, unit=" scores", desc="scoring", disable=None if progress else True, delay=2, leave=False)
+    return {name: known[name](translations, references, samples=samples) for name in bar}

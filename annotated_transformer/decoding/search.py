@@ -120,6 +120,11 @@ class Hypothesis(NamedTuple):
     log_probability: float
     token_log_probabilities: list[float]  # the end token's last, unless the limit cut the output
 
+    @property
+    def written(self) -> list[int]:
+        "The ids, and the end token if the output reached it."
+        return self.ids + [END] * (len(self.token_log_probabilities) - len(self.ids))
+
 
 def longest_outputs(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig) -> Int[Tensor, " batch"]:
     "How long each output may become, within the positions that were learned."

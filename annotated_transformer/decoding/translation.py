@@ -216,8 +216,7 @@ class Translator:
         for hypotheses in self.search(lines, everything, **work):
             by_text = {}
             for h in hypotheses:
-                ended = [END] * (len(h.token_log_probabilities) - len(h.ids))
-                text, tokens = text_of(h.ids, self.vocabulary), self.vocabulary.pieces(h.ids + ended)
+                text, tokens = text_of(h.ids, self.vocabulary), self.vocabulary.pieces(h.written)
                 by_text.setdefault(text, Translation(text, h.score, tokens, h.token_log_probabilities))
             found.append([*by_text.values()][:n])
         return found

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..model.attention import MultiHeadAttention
 from .ctranslate2 import NORMAL, check_transformer, filled, symbols_of
 from ..tools.files import InputError, creating, write_json
 from ..model.symbols import END, PAD, START, UNKNOWN

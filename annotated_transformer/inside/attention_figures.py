@@ -27,7 +27,7 @@ from ..corpus.vocabulary import SPECIALS, WORD_START
 from ..decoding.translation import Translator
 from ..drawing.charts import PALETTE, Shown, figures_dir, packed, show
 from ..model.attention import recording
-from ..model.symbols import END, START, UNKNOWN
+from ..model.symbols import START, UNKNOWN
 from ..tools.files import InputError, writing
 
 # %% ../../nbs/inside/attention_figures.ipynb #9233f4b2
@@ -250,8 +250,7 @@ def own_outputs(translator: Translator,
                 src: Sequence[str]) -> Iterator[tuple[Int[Tensor, "1 src"], Int[Tensor, "1 tgt"]]]:
     "Each sentence with the decoder's inputs for its greedy translation. One by one, so that no mean counts padding."
     for ids, (found,) in zip(translator.encode(src), translator.search(src, beam_size=1)):
-        output = found.ids + [END] * (len(found.token_log_probabilities) - len(found.ids))
-        yield tuple(torch.tensor([side], device=translator.device) for side in (ids, [START, *output[:-1]]))
+        yield tuple(torch.tensor([side], device=translator.device) for side in (ids, [START, *found.written[:-1]]))
 
 
 FARTHEST = 32  # offsets beyond are taken together

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TOKEN', 'OUTER', 'WORD', 'Leaves', 'PUNCTUATION', 'Bracket', 'Tree', 'is_open', 'trees_in', 'misplaced', 'read_trees',
            'read_tree', 'clean_tree', 'with_one_root', 'tree_rows', 'tree_chart', 'draw_tree', 'linearise',
-           'guessed_tags', 'Restoring', 'restore']
+           'guessed_tags', 'restore']
 
 # %% ../../nbs/parsing/trees.ipynb #0c4b4404
 import re
@@ -279,31 +279,6 @@ def guessed_tags(words: Sequence[str]) -> list[str]:
     "The Penn tag of each punctuation mark; XX for a word."
     return [PUNCTUATION.get(word, WORD) for word in words]
 
-# %% ../../nbs/parsing/trees.ipynb #5afcef6a
-class Restoring:
-    "A tree in the making: its walk so far, and the labels of the open phrases, the root's first."
-
-    def __init__(self):
-        self.walk, self.labels = [], []
-
-    def open(self, label: str) -> None:
-        self.walk.append("(" + label)
-        self.labels.append(label)
-
-    def leaf(self, tag: str, word: str) -> None:
-        if not self.labels:
-            self.open("S")
-        self.walk += ["(" + tag, word, ")"]
-
-    def close(self, down_to: int) -> None:
-        "Close phrases until `down_to` are open; empty ones are removed."
-        while len(self.labels) > down_to:
-            self.labels.pop()
-            if is_open(self.walk[-1]):
-                self.walk.pop()
-            else:
-                self.walk.append(")")
-
 # %% ../../nbs/parsing/trees.ipynb #739d92e5
 def restore(symbols: Sequence[str], words: Sequence[str],
             tags: Sequence[str] | None = None) -> tuple[Tree, bool]:
@@ -315,18 +290,37 @@ def restore(symbols: Sequence[str], words: Sequence[str],
         raise ValueError("a tree has at least one word")
     coming = iter(list(zip(guessed_tags(words) if tags is None else tags, words, strict=True)))
     shape = [symbol if re.fullmatch(r"[()][^()]*", symbol) else WORD for symbol in symbols]
-    out = Restoring()
+    walk, labels = [], []  # so far; of the open phrases, the root's first
+
+    def opens(label: str) -> None:
+        walk.append("(" + label)
+        labels.append(label)
+
+    def leaf(tag: str, word: str) -> None:
+        if not labels:
+            opens("S")
+        walk.extend(["(" + tag, word, ")"])
+
+    def close(down_to: int) -> None:
+        "Close phrases until `down_to` are open; empty ones are removed."
+        while len(labels) > down_to:
+            labels.pop()
+            if is_open(walk[-1]):
+                walk.pop()
+            else:
+                walk.append(")")
+
     for symbol, kind in zip(symbols, shape):
-        if kind == WORD and (leaf := next(coming, None)):
+        if kind == WORD and (found := next(coming, None)):
             own = tags is None and symbol != WORD and not re.search("[()]", symbol)
-            out.leaf(symbol if own else leaf[0], leaf[1])
+            leaf(symbol if own else found[0], found[1])
         elif is_open(kind):
-            out.open(symbol[1:])
-        elif kind != WORD and kind[1:] in out.labels:
-            innermost = len(out.labels) - 1 - out.labels[::-1].index(kind[1:])
-            out.close(max(innermost, 1))  # the root stays open
-    out.close(1)
+            opens(symbol[1:])
+        elif kind != WORD and kind[1:] in labels:
+            innermost = len(labels) - 1 - labels[::-1].index(kind[1:])
+            close(max(innermost, 1))  # the root stays open
+    close(1)
     for tag, word in coming:
-        out.leaf(tag, word)
-    out.close(0)
-    return (tree := Tree(tuple(out.walk))), linearise(tree) != shape
+        leaf(tag, word)
+    close(0)
+    return (tree := Tree(tuple(walk))), linearise(tree) != shape

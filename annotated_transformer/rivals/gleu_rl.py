@@ -26,7 +26,7 @@ from ..corpus.corpora import Corpus
 from ..decoding.search import sample
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..tools.files import InputError
-from ..model.symbols import END, START
+from ..model.symbols import START
 from ..training.optimizer import OPTIMIZERS, clip, set_rate
 from ..tools.options import say
 from ..tools.processes import progress_bar, stop_signals, training_device
@@ -66,7 +66,7 @@ def draw_translations(
     except InputError:
         raise InputError(
             "the model's probabilities are no numbers any more: tune a new run at a lower rate") from None
-    return [h.ids + [END] * (len(h.token_log_probabilities) - len(h.ids)) for h in found]
+    return [h.written for h in found]
 
 
 def output_log_probabilities(
@@ -151,11 +151,9 @@ def check_tuning(tuning: Tuning, minutes: float | None, record: Path | None) -> 
     if minutes is not None and not minutes > 0:
         raise InputError(f"minutes {minutes}: give a number above 0")
     for name, value in asdict(tuning).items():
-        option = f"{name} {value}"
-        if name in MINIMUM and not MINIMUM[name] <= value < math.inf:
-            raise InputError(f"{option}: give {MINIMUM[name]} or more")
-        if not 0 <= value < math.inf or (value == 0 and name not in MINIMUM):
-            raise InputError(f"{option}: give a number above 0")
+        low = MINIMUM.get(name)
+        if not (0 if low is None else low) <= value < math.inf or (value == 0 and low is None):
+            raise InputError(f"{name} {value}: give {'a number above 0' if low is None else f'{low} or more'}")
 
 
 def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:

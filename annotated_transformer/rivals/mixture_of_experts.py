@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..model.feed_forward import FeedForward
-from ..model.symbols import PAD
 from .recurrent import Recurrent, RecurrentConfig
 
 # %% ../../nbs/rivals/mixture_of_experts.ipynb #b1ae6c54
@@ -57,7 +56,7 @@ class SparseLayer(nn.Module):
                 clean.dtype) + 1e-2  # a divisor below: the authors' code keeps it above zero, too
             h = clean + torch.randn_like(clean) * spread
         top = h.topk(self.k, -1)
-        found = torch.full_like(h, -torch.inf).scatter(-1, top.indices, top.values).softmax(-1)  # the k largest
+        found = torch.full_like(h, -torch.inf).scatter(-1, top.indices, top.values).softmax(-1)  # KeepTopK
         if self.training:
             load = chance_to_be_chosen(clean, h, spread, self.k).sum(0)
             self.balance = squared_variation(found.sum(0)) + squared_variation(load)
