@@ -30,7 +30,7 @@ from ..tools.files import InputError
 from ..model.embedding import sinusoids
 from ..engine.fast import fast, keep_memory
 from ..engine.kernels import product
-from .complexity import seconds_of
+from .timing import seconds_of
 from ..model.symbols import END, PAD, START
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam

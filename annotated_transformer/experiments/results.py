@@ -70,7 +70,7 @@ def table_1(records: dict[str, dict]) -> ResultTable:
     "Table 1, with the milliseconds of a training pass over longer and longer sequences."
     timed = {r["config"].get("layer"): r for r in records.values() if r["task"] == "complexity"
              and r["config"]["device"] == "cpu"}
-    command, lines, about = "python -m annotated_transformer.experiments.complexity --device cpu", [], ""
+    command, lines, about = "python -m annotated_transformer.experiments.timing --device cpu", [], ""
     for name, *theirs in paper.printed(1)[0]:
         times = [missing(command)] * len(LENGTHS)
         if record := timed.get(LAYER_OF[name]):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..model.attention import AdditiveAttention, MultiHeadAttention, masked_softmax
 from ..model.embedding import sinusoids
 from ..model.feed_forward import FeedForward
-from .complexity import in_turns
+from .timing import in_turns
 from .runner import Place, Step
 from ..tools.records import make_record
 
