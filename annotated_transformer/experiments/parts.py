@@ -313,7 +313,6 @@ def steps(rows: Sequence[str], seeds: Sequence[int], updates: int, batch: int, e
 
 def record_of(row: str, seed: int, updates: int, batch: int, every: int, place: Place) -> dict:
     "Train and measure one row with one seed: some minutes, which cannot be stopped half-way."
-    place.minutes()
     text()
     sitting, begun = beginning(), time.monotonic()
     model, curve = train(row, seed, updates, batch, every)
@@ -341,7 +340,6 @@ def playground_steps(rows: Mapping[str, dict], seeds: Sequence[int], updates: in
 
 def record_of_playground(row: str, setting: dict, place: Place) -> dict:
     "Train one setting in Node. Raises InputError, in Node's words, where that fails."
-    place.minutes()
     sitting, begun = beginning(), time.monotonic()
     done = subprocess.run(["node", str(HEADLESS), json.dumps(setting), *LINES], capture_output=True, text=True)
     if done.returncode:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PLANS', 'LEFT', 'main', 'TimeUp', 'Place', 'Step', 'Session', 'read_plan', 'steps_of', 'leading_to', 'steps_named',
-           'command_of', 'do_step', 'names_of_records', 'work', 'stop_with_parent', 'worker', 'in_parallel', 'copying',
-           'begun_run', 'commands', 'run_line', 'run', 'summary']
+           'do_step', 'names_of_records', 'work', 'stop_with_parent', 'worker', 'in_parallel', 'copying', 'begun_run',
+           'commands', 'run_line', 'run', 'summary']
 
 # %% ../../nbs/experiments/runner.ipynb #e64e7b69
 import contextlib
@@ -182,18 +182,17 @@ def steps_named(plan: str, only: str | None = None) -> list[Step]:
     return leading_to(steps, only) if only else steps
 
 # %% ../../nbs/experiments/runner.ipynb #29ac8fb5
-def command_of(plan: str, name: str) -> str:
-    "The command that makes one record of a plan. On a processor it sets the threads, on which sums of floats depend."
-    threads = "" if training_device().type == "cuda" else f"OMP_NUM_THREADS={torch.get_num_threads()} "
-    return threads + shlex.join(["python", "-m", "annotated_transformer.experiments", "run", plan, "--only", name])
-
-
 def do_step(step: Step, place: Place, plan: str) -> None:
-    "Do a step and add its record. Raises TimeUp where time ran out."
+    """Do a step and add its record, with the command that makes it. Raises TimeUp where time ran out.
+
+    On a processor the command sets the threads, on which sums of floats depend.
+    """
     say(f"{step.name} ...")
     if (record := step.do(place)) is None:
         raise TimeUp
-    add_record(record | {"command": command_of(plan, step.name)}, place.out)
+    threads = "" if training_device().type == "cuda" else f"OMP_NUM_THREADS={torch.get_num_threads()} "
+    words = ["python", "-m", "annotated_transformer.experiments", "run", plan, "--only", step.name]
+    add_record(record | {"command": threads + shlex.join(words)}, place.out)
     numbers = [f"{key} {value:.4g}" for key, value in record["metrics"].items() if isinstance(value, float)]
     say(f"{step.name}: {', '.join(numbers[:4]) or record['status']}")
 
