@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LINES', 'NAMES', 'SWAPPED', 'ROWS', 'SHAPE', 'SCHEDULE', 'MOST', 'HEADLESS', 'Effect', 'effects', 'ladder', 'ladders',
            'Skipped', 'Unscaled', 'Replacing', 'Unmasked', 'Untied', 'leave_out', 'Row', 'model_without', 'Text',
-           'text', 'encoded', 'rectangle', 'batches', 'translate', 'loss_of', 'measured', 'train', 'steps', 'record_of',
+           'text', 'encoded', 'batches', 'translate', 'loss_of', 'measured', 'train', 'steps', 'record_of',
            'playground_steps', 'record_of_playground']
 
 # %% ../../nbs/experiments/parts.ipynb #fc742b43
@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..after.encoder_only import tabled
 from ..corpus.grammar import splits
 from ..corpus.vocabulary import BytePairVocabulary
 from .initialisation import draw_weights
@@ -239,11 +240,6 @@ def encoded(vocabulary: BytePairVocabulary, src: str, tgt: str) -> tuple[list[in
     return vocabulary.encode(src) + [END], [START, *vocabulary.encode(tgt), END]
 
 
-def rectangle(rows: Sequence[list[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
-
-
 def batches(pairs: Sequence[tuple], size: int, random: Random) -> Iterator[list[tuple]]:
     "Endless batches of `size` pairs of similar length."
     while True:
@@ -258,7 +254,7 @@ def batches(pairs: Sequence[tuple], size: int, random: Random) -> Iterator[list[
 def translate(model: Transformer, lines: Sequence[str]) -> list[str]:
     "Greedy translations."
     vocabulary, model = text().vocabulary, model.eval()
-    src = rectangle([vocabulary.encode(line) + [END] for line in lines])
+    src = tabled([vocabulary.encode(line) + [END] for line in lines])
     memory, mask = model.encode(src)
     tgt = torch.full((len(src), 1), START)
     while not (tgt == END).any(1).all() and tgt.size(1) < MOST:
@@ -270,7 +266,7 @@ def translate(model: Transformer, lines: Sequence[str]) -> list[str]:
 
 def loss_of(model: Transformer, pairs: Sequence[tuple], label_smoothing: float) -> Tensor:
     "The mean cross-entropy of the target tokens, each predicted from those before it."
-    src, tgt = map(rectangle, zip(*pairs))
+    src, tgt = map(tabled, zip(*pairs))
     logits = model(src, tgt[:, :-1]).flatten(0, 1)
     return F.cross_entropy(logits, tgt[:, 1:].flatten(), ignore_index=PAD, label_smoothing=label_smoothing)
 

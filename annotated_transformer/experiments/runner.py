@@ -272,8 +272,8 @@ LEFT = shutil.ignore_patterns("checkpoints", "data*", "*.safetensors", "*.pt", "
 
 
 @contextlib.contextmanager
-def copying(place: Place, folder: Path | None) -> Iterator[None]:
-    "Within the block, records and reports of runs are copied to `folder`, if given, once a minute and at the end."
+def copying(place: Place, folder: Path) -> Iterator[None]:
+    "Within the block, records and reports of runs are copied to `folder` once a minute and at the end."
     def copy() -> None:
         for part in (place.out, place.runs):
             with contextlib.suppress(OSError):  # runs go on writing
@@ -284,8 +284,6 @@ def copying(place: Place, folder: Path | None) -> Iterator[None]:
             copy()
 
     over, thread = threading.Event(), threading.Thread(target=copy_each_minute, daemon=True)
-    if folder is None:
-        return (yield)
     thread.start()
     try:
         yield
@@ -370,7 +368,7 @@ def run(
         known = names_of_records(place.out)
         return print("\n".join(f"{'done   ' if step.name in known else 'missing'} {step.name}" for step in steps))
     keep_memory()
-    with copying(place, copy):
+    with copying(place, copy) if copy else contextlib.nullcontext():
         failed = work(steps, place, plan) if jobs == 1 else in_parallel(jobs, plan, only, place, device)
     say(summary(steps, place))
     if failed:
