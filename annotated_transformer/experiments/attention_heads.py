@@ -237,9 +237,9 @@ def find_heads(measured: dict[str, Measured], seed: int = 0) -> dict[str, Found]
         own, control, untrained = (float(m.share(what, rest)[head]) for what, head in heads.items())
         value, shuffled, fresh = resampled(m.count[rest], *(getattr(m, what)[rest][:, *head] for what, head in
                                                             heads.items()), seed=seed)
-        intervals = (tuple(np.quantile(draws, [0.025, 0.975]).tolist())
-                     for draws in (value, better * (value - shuffled), better * (value - fresh)))
-        interval, over_shuffled, over_untrained = intervals
+        interval, over_shuffled, over_untrained = (
+            tuple(np.quantile(draws, [0.025, 0.975]).tolist())
+            for draws in (value, better * (value - shuffled), better * (value - fresh)))
         sharp = measured.get(f"{key}, largest")
         found[key] = Found(*key.split("/"), *map(int, at), own, interval, control, over_shuffled, untrained,
                            over_untrained, int(m.count[rest].sum()), sharp and float(sharp.share("trained", rest)[at]))

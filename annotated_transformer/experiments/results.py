@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['TABLES', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'CORPORA', 'SCALE', 'Rows', 'titled', 'abandoned', 'cell', 'averaged',
            'cited', 'table_1', 'small_version', 'table_2', 'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets',
-           'our_runs', 'precision_of', 'machine_of', 'by_machine', 'shown_runs', 'row_cells', 'our_rows', 'table_3',
-           'appendix_table', 'table_4', 'all_tables', 'built_table']
+           'our_runs', 'precision_of', 'machine_of', 'shown_runs', 'row_cells', 'our_rows', 'table_3', 'appendix_table',
+           'table_4', 'all_tables', 'built_table']
 
 # %% ../../nbs/experiments/results.ipynb #6262f513
 import pkgutil
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from itertools import groupby
 from statistics import mean, stdev
@@ -177,20 +177,13 @@ def machine_of(record: dict) -> str:
     return f"{processor}, {precision_of(record)}".removesuffix(", ")
 
 
-def by_machine(records: Iterable[dict]) -> dict[str, list[dict]]:
-    "Records, divided by `machine_of`."
-    found: dict[str, list[dict]] = {}
-    for record in records:
-        found.setdefault(machine_of(record), []).append(record)
-    return found
-
-
 def shown_runs(records: dict[str, dict]) -> tuple[Rows, Rows]:
     """The runs that the tables show of each row, all of one machine, and base's runs by machine.
 
     The machine is the one where most rows were trained or, where a row has no runs there, another that trained base.
     """
-    rows = {row: by_machine(runs) for row in ROWS if (runs := matching(records, f"row_{SCALE}_{row}_seed*"))}
+    rows = {row: {on: [r for r in runs if machine_of(r) == on] for on in dict.fromkeys(map(machine_of, runs))}
+            for row in ROWS if (runs := matching(records, f"row_{SCALE}_{row}_seed*"))}
     base = rows.get("base", {})
     usual = max(base, key=lambda machine: (sum(machine in of for of in rows.values()), len(base[machine])), default="")
     usable = {row: [runs for machine, runs in of.items() if machine in base] for row, of in rows.items()}
