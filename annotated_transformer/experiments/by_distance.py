@@ -120,4 +120,5 @@ def steps(sentences: int = 3000, **plan) -> list[Step]:
     jobs = [job for system in rules.systems.values() for job in rivals_measured.run_jobs(rules, system, "de")]
     return rivals_measured.steps(**plan) + [
         Step(job.name.replace("grammar", "distance", 1),
-             partial(measure_run, job.system.name, job.name, rules, sentences), [job.name], [f"{rules.folder}/{job.name}"]) for job in jobs]
+             partial(measure_run, job.system.name, job.name, rules, sentences), [job.name],
+             [f"{rules.folder}/{job.name}"]) for job in jobs]
