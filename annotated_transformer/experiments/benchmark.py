@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BATCHES', 'PEERS', 'step_flops', 'make_batch', 'ours', 'TorchPeer', 'marian', 'peer_step', 'peak_bytes',
            'measure_step', 'matrix_rate', 'plan', 'in_process', 'installed', 'run_benchmark', 'check_all_new',
-           'write_records', 'record_name', 'record_of', 'report', 'seconds_to_bleu', 'main']
+           'write_records', 'record_name', 'report', 'seconds_to_bleu', 'main']
 
 # %% ../../nbs/experiments/benchmark.ipynb #313b2770
 import contextlib
@@ -30,7 +30,7 @@ from ..tools.files import InputError
 from ..model.embedding import sinusoids
 from ..engine.fast import fast, keep_memory
 from ..engine.kernels import linear
-from .complexity import seconds_of
+from .timing import seconds_of
 from ..model.symbols import END, PAD, START
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..training.optimizer import adam
@@ -240,7 +240,18 @@ def run_benchmark(out: Path, device: str, rounds: int, steps: int) -> list[dict]
     )
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
         found[i].append(in_process(wanted[i]))
-    return write_records(out, [record_of(what, results, limit, device) for what, results in zip(wanted, found)])
+    records = []
+    for what, results in zip(wanted, found):
+        seconds, batch = [r["seconds"] for r in results], make_batch(*what["batch"])
+        lengths = [(ids != PAD).sum(1).numpy() for ids in (batch.src, batch.tgt[:, 1:])]
+        a_step, flops = median(seconds), step_flops(BIG if what["model"] == "big" else BASE, *lengths)
+        metrics = {"step_seconds": a_step, "step_seconds_by_round": seconds, "flops": flops,
+                   "peak_bytes": max((r["peak_bytes"] or 0) for r in results), "flops_per_second": flops / a_step,
+                   "limit_flops_per_second": limit, "tokens_per_second": sum(int(n.sum()) for n in lengths) / a_step}
+        records.append(make_record(record_name(what, device), "benchmark", config=what, seed=0, metrics=metrics,
+                                   data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
+                                   seconds=sum(seconds) * what["steps"]))
+    return write_records(out, records)
 
 
 def check_all_new(names: Iterable[str], out: Path) -> None:
@@ -260,19 +271,6 @@ def record_name(what: dict, device: str) -> str:
     short = {"torch.nn.Transformer": "torch"}.get(what["contestant"], what["contestant"].lower())
     marks = [m for m in ("keep_memory", "compile") if what[m]]
     return "_".join(["benchmark", short, what["model"], "x".join(map(str, what["batch"][:2])), *marks, device])
-
-
-def record_of(what: dict, results: list[dict], limit: float, device: str) -> dict:
-    "The result record of one line of the plan."
-    seconds, batch = median(r["seconds"] for r in results), make_batch(*what["batch"])
-    lengths = [(ids != PAD).sum(1).numpy() for ids in (batch.src, batch.tgt[:, 1:])]
-    flops = step_flops(BIG if what["model"] == "big" else BASE, *lengths)
-    metrics = {"step_seconds": seconds, "step_seconds_by_round": [r["seconds"] for r in results], "flops": flops,
-               "peak_bytes": max((r["peak_bytes"] or 0) for r in results), "flops_per_second": flops / seconds,
-               "limit_flops_per_second": limit, "tokens_per_second": sum(int(n.sum()) for n in lengths) / seconds}
-    return make_record(record_name(what, device), "benchmark", config=what, seed=0, metrics=metrics,
-                       data={"name": "random", "tokens": [int(n.sum()) for n in lengths]},
-                       seconds=sum(r["seconds"] for r in results) * what["steps"])
 
 # %% ../../nbs/experiments/benchmark.ipynb #12ec8c4f
 def report(records: list[dict]) -> str:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 # %% ../../nbs/experiments/benchmark_decoding.ipynb #04b9d584
-from .complexity import seconds_of
+from .timing import seconds_of
 from .benchmark import check_all_new, in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError
 from ..decoding.search import beam_search, greedy

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GROUPS', 'NEAR', 'FAR', 'SUBJECTS', 'LEVELS', 'kept_dependencies', 'fresh', 'shares', 'near_and_far', 'growth',
-           'far_at', 'measure_run', 'distance', 'steps']
+           'far_at', 'measure_run', 'steps']
 
 # %% ../../nbs/experiments/by_distance.ipynb #22884d93
 import re
@@ -110,13 +110,8 @@ def measure_run(system: str, name: str, rules: Rules, sentences: int, place: Pla
     metrics |= {f"far_at/{level}": far_at(curve, level) for level in LEVELS if level <= most}
     config = {"system": system, "run": name, "weights": run["weights"], "search": rules.search,
               "sentences": sentences, "precision": translator.precision}
-    return make_record(distance(name), "distance", data=run["data"], config=config, seed=run["seed"],
-                       seconds=time.monotonic() - begun, metrics=metrics, curve=curve)
-
-
-def distance(name: str) -> str:
-    "The name of the record that measures a run."
-    return name.replace("grammar", "distance", 1)
+    return make_record(name.replace("grammar", "distance", 1), "distance", data=run["data"], config=config,
+                       seed=run["seed"], seconds=time.monotonic() - begun, metrics=metrics, curve=curve)
 
 
 def steps(sentences: int = 3000, **plan) -> list[Step]:
@@ -124,5 +119,6 @@ def steps(sentences: int = 3000, **plan) -> list[Step]:
     rules = rules_of(**plan)
     jobs = [job for system in rules.systems.values() for job in rivals_measured.run_jobs(rules, system, "de")]
     return rivals_measured.steps(**plan) + [
-        Step(distance(job.name), partial(measure_run, job.system.name, job.name, rules, sentences),
-             [job.name], [f"{rules.folder}/{job.name}"]) for job in jobs]
+        Step(job.name.replace("grammar", "distance", 1),
+             partial(measure_run, job.system.name, job.name, rules, sentences), [job.name],
+             [f"{rules.folder}/{job.name}"]) for job in jobs]

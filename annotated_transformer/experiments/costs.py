@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..engine.kinds import build, max_positions
-from .complexity import FORMULAS, in_turns, longest_chain
+from .complexity import FORMULAS, longest_chain
+from .timing import in_turns
 from ..engine.fast import fast, fast_to_train, target_hidden
 from ..model.symbols import END, START
 from ..tools.processes import native_precision

@@ -125,7 +125,6 @@ def run_trial(name: str, start: Start, data: str, shape: tuple, place: Place) ->
 
     A trial takes minutes and cannot be stopped half-way.
     """
-    place.minutes()
     folder, seed, begun = place.data / data, shape[0], time.monotonic()
     train, dev = (ParallelCorpus(folder, split) for split in ("train", "dev"))
     config, training = trial_configs(start, len(load_vocabulary(folder)), *shape)

@@ -283,8 +283,9 @@ def decided(found: Comparison, runs: Mapping[str, dict], records: Mapping[str, d
     verdict = next((word for word, so in rules.items() if so), OPEN)
     why = "no seed differs from another: too easy to tell" if verdict == OPEN and rules[OPEN] else ""
     curves = matching(records, claim["curves"]) if "curves" in claim else sides[0]  # what has no seeds has none
-    if (enough := claim.get("enough")) and (least := min(mean(number_of(r, enough) for r in side) for side in sides)
-                                            ) < enough["at_least"]:  # where little was learned, little can be lost
+    enough = claim.get("enough")  # where little was learned, little can be lost
+    least = min(mean(number_of(r, enough) for r in side) for side in sides) if enough else math.inf
+    if enough and least < enough["at_least"]:
         verdict, why = ELSEWHERE, f"only {least:.2g} was learned near by"
     elif claim.get("settles") and verdict in (HOLDS, FAILS, ALIKE) and any(map(still_learning, (curves, sides[1]))):
         verdict, why = ELSEWHERE, "still learning"

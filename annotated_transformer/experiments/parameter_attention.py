@@ -62,7 +62,6 @@ def steps(readings: Sequence[Reading], seeds: Sequence[int], updates: int) -> li
 
 def reading_run(reading: Reading, seed: int, updates: int, place: Place) -> dict:
     "Train the small base model with one reading of attention over parameters. Returns the record of its curve."
-    place.minutes()
     data, begun = place.data / "multi30k", time.monotonic()
     train, dev = ParallelCorpus(data, "train"), ParallelCorpus(data, "dev")
     config, training = trial_configs("smaller", len(load_vocabulary(data)), seed, 6, updates, 400, 0.4, False)

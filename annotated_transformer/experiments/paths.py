@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Kind', 'RecallTask', 'Training', 'RecallRules', 'recall_rules_of', 'recall_rules', 'sequences', 'drawn_distance',
            'distractor_distance', 'training_batch', 'Mixing', 'remember', 'mixer', 'band', 'Stack', 'path_to',
-           'accuracies', 'one_update', 'State', 'load_training', 'train_stack', 'while_learning', 'data_facts',
-           'config_of', 'try_rates', 'measure_seed', 'steps']
+           'accuracies', 'one_update', 'load_training', 'train_stack', 'while_learning', 'data_facts', 'config_of',
+           'try_rates', 'measure_seed', 'steps']
 
 # %% ../../nbs/experiments/paths.ipynb #b27335e5
 import math
@@ -241,32 +241,24 @@ def one_update(stack: Stack, optimizer: torch.optim.Optimizer, rules: RecallRule
     return loss.item()
 
 # %% ../../nbs/experiments/paths.ipynb #171de7e9
-@dataclass
-class State:
-    "How far a training has come."
-
-    step: int = 0
-    seconds: float = 0.0
-    curve: tuple[dict, ...] = ()
-    "entries with step, loss, and accuracy by task and distance"
-
-
-def load_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer) -> State:
-    "Restore a training from its file; without a file, it begins."
+def load_training(path: Path, stack: Stack, optimizer: torch.optim.Optimizer) -> dict:
+    """Restore a training from its file; without a file, it begins. Gives how far it has come: `step`, `seconds`, and
+    the `curve`, whose entries have step, loss, and accuracy by task and distance.
+    """
     if not path.exists():
-        return State()
+        return {"step": 0, "seconds": 0.0, "curve": ()}
     try:
         found = torch.load(path, weights_only=True)
         stack.load_state_dict(found["model"])
         optimizer.load_state_dict(found["optimizer"])
-        return State(**found["state"])
+        return found["state"]
     except Exception as error:
         raise InputError(f"{path}: not the state of this training, or damaged: remove it to "
                          "begin again") from error
 
 
 def train_stack(path: Path, rules: RecallRules, model: str, seed: int, rate: float, steps: int,
-          until: float) -> tuple[Stack, State]:
+          until: float) -> tuple[Stack, dict]:
     "Train a model from the state at `path` to `steps` updates, or until the clock says `until`."
     from tqdm import trange
 
@@ -274,20 +266,21 @@ def train_stack(path: Path, rules: RecallRules, model: str, seed: int, rate: flo
     stack = Stack(rules, rules.models[model])
     optimizer, t, losses = adam(stack.parameters()), rules.training, []
     state, begun = load_training(path, stack, optimizer), time.monotonic()
-    if state.step >= steps:
+    if state["step"] >= steps:
         return stack, state
     path.parent.mkdir(parents=True, exist_ok=True)
-    begin_sitting(path.with_suffix(".sittings.jsonl"), state.step)
-    before = state.seconds
-    for step in trange(state.step + 1, steps + 1, desc=f"{model}, seed {seed}, rate {rate:g}",
+    begin_sitting(path.with_suffix(".sittings.jsonl"), state["step"])
+    before = state["seconds"]
+    for step in trange(state["step"] + 1, steps + 1, desc=f"{model}, seed {seed}, rate {rate:g}",
                        disable=None, leave=False):
         losses.append(one_update(stack, optimizer, rules, seed, rate, step))
         if step % t.every == 0 or step == steps:
             found = accuracies(stack, rules, t.sequences, seed)
             line = {"step": step, "loss": sum(losses) / len(losses), "accuracy": found}
-            state, losses = State(step, before + time.monotonic() - begun, (*state.curve, line)), []
+            state = {"step": step, "seconds": before + time.monotonic() - begun, "curve": (*state["curve"], line)}
+            losses = []
             with writing(path) as file:
-                torch.save({"model": stack.state_dict(), "optimizer": optimizer.state_dict(), "state": asdict(state)},
+                torch.save({"model": stack.state_dict(), "optimizer": optimizer.state_dict(), "state": state},
                            file)
             mark_sitting(path.with_suffix(".sittings.jsonl"), step)
             if time.monotonic() > until:
@@ -317,11 +310,11 @@ def try_rates(rules: RecallRules, model: str, place: Place) -> dict | None:
         at = place.runs / "paths" / f"{model}_rate{rate:g}.pt"
         _, state = train_stack(at, rules, model, rules.training.trial_seed, rate,
                          rules.training.trial_steps, place.until)
-        if state.step < rules.training.trial_steps:
+        if state["step"] < rules.training.trial_steps:
             return None
-        values = while_learning(state.curve).values()
+        values = while_learning(state["curve"]).values()
         found[f"while_learning/{rate:g}"] = sum(values) / len(values)
-        seconds += state.seconds
+        seconds += state["seconds"]
         sittings += read_sittings(at.with_suffix(".sittings.jsonl"))
     best = max(rules.training.rates, key=lambda rate: found[f"while_learning/{rate:g}"])
     return make_record(f"paths_rates_{model}", "paths", data=data_facts(rules), config=config_of(rules, model, None),
@@ -334,18 +327,18 @@ def measure_seed(rules: RecallRules, model: str, seed: int, place: Place) -> dic
     name = f"paths_{model}_seed{seed}"
     rate, at = find_record(f"paths_rates_{model}", place.out)["metrics"]["rate"], place.runs / "paths" / f"{name}.pt"
     stack, state = train_stack(at, rules, model, seed, rate, rules.training.steps, place.until)
-    if state.step < rules.training.steps:
+    if state["step"] < rules.training.steps:
         return None
     metrics = {f"accuracy/{name}": value
                for name, value in accuracies(stack, rules, rules.training.last_sequences,
                                              seed + 1_000_000).items()}
-    metrics |= {f"while_learning/{name}": value for name, value in while_learning(state.curve).items()}
+    metrics |= {f"while_learning/{name}": value for name, value in while_learning(state["curve"]).items()}
     metrics |= {f"path/{D}": path_to(rules.models[model], D) for D in rules.task.distances}
-    metrics |= {"parameters": sum(p.numel() for p in stack.parameters()), "steps": state.step, "rate": rate}
+    metrics |= {"parameters": sum(p.numel() for p in stack.parameters()), "steps": state["step"], "rate": rate}
     return make_record(name, "paths", data=data_facts(rules), config=config_of(rules, model, rate),
-                       seed=seed, seconds=state.seconds, weights=weights_digest(stack),
+                       seed=seed, seconds=state["seconds"], weights=weights_digest(stack),
                        metrics=metrics, sittings=read_sittings(at.with_suffix(".sittings.jsonl")),
-                       curve=list(state.curve))
+                       curve=list(state["curve"]))
 
 
 def steps(**plan) -> list[Step]:

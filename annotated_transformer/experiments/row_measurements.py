@@ -16,7 +16,7 @@ import torch
 from ..corpus.batching import ParallelCorpus
 from ..corpus.vocabulary import load_vocabulary
 from ..engine.fast import fast
-from .complexity import in_turns
+from .timing import in_turns
 from .runner import Place, Step
 from .variations import SCALES, corpus_of_scale, scaled
 from ..model.transformer import Transformer

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..model.attention import AdditiveAttention, MultiHeadAttention, masked_softmax
 from ..model.embedding import sinusoids
 from ..model.feed_forward import FeedForward
-from .complexity import in_turns
+from .timing import in_turns
 from .runner import Place, Step
 from ..tools.records import make_record
 
@@ -209,7 +209,6 @@ DRAWN = {"symbols": SYMBOLS, "pairs": PAIRS, "back": BACK, "length": LENGTH}
 
 def experiment_record(name: str, seed: int, config: dict[str, int], measure: Callable[[], dict], place: Place) -> dict:
     "The record of one experiment."
-    place.minutes()
     begun = time.monotonic()
     metrics = {key: round(value, 6) if isinstance(value, float) and value > 1e-3 else value
                for key, value in measure().items()}

@@ -63,12 +63,12 @@ def test_what_rounding_costs_is_measured_on_a_run(tmp_path, capsys):
     ("benchmark_decoding", "decoding_ours_int8_16x1_{}", ["--device", "cpu"]),
     ("benchmark_runs", "precision_grammar_some", ["grammar", "some.en", "--references", "some.de"]),
     ("benchmark_runs", "decoding_command_ours_int8_2_{}", ["grammar", "some.en"]),
-    ("complexity", "complexity_gru_cpu", ["--device", "cpu"]),
-    ("complexity", "complexity_batch_self_attention", ["--device", "cpu"])])
+    ("timing", "complexity_gru_cpu", ["--device", "cpu"]),
+    ("timing", "complexity_batch_self_attention", ["--device", "cpu"])])
 def test_what_is_there_is_not_measured_again(module, name, arguments, monkeypatch, tmp_path, capsys):
-    from annotated_transformer.experiments import benchmark, benchmark_decoding, benchmark_runs, complexity
+    from annotated_transformer.experiments import benchmark, benchmark_decoding, benchmark_runs, timing
     program = {"benchmark": benchmark, "benchmark_decoding": benchmark_decoding, "benchmark_runs": benchmark_runs,
-               "complexity": complexity}[module]
+               "timing": timing}[module]
     for measures in ("matrix_rate", "seconds_to_bleu", "steps_record", "load", "run_command", "measure_layers"):
         monkeypatch.setattr(program, measures, None, raising=False)
     monkeypatch.setattr(benchmark_runs, "commands", lambda *given: {"ours": [], "ours int8": []})

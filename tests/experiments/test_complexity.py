@@ -7,16 +7,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from annotated_transformer.experiments import complexity
+from annotated_transformer.experiments import timing
 from annotated_transformer.experiments.complexity import (
-    FORMED,
     GRU,
     LAYERS,
-    MEASURED,
-    TIMED,
     Convolution,
     OneCall,
-    PeakBytes,
     PlainRecurrent,
     RestrictedAttention,
     SelfAttention,
@@ -29,6 +25,7 @@ from annotated_transformer.experiments.complexity import (
     path_lengths,
     rounds,
 )
+from annotated_transformer.experiments.timing import FORMED, MEASURED, TIMED, PeakBytes
 from annotated_transformer.paper.tables import paper_table
 from annotated_transformer.tools.records import read_records
 
@@ -236,7 +233,7 @@ def test_formed_weights_need_memory_quadratic_in_the_length_and_the_fused_kernel
     lengths = [256, 512, 1024]
     growth = {}
     for name in ("self-attention", FORMED, "restricted attention"):
-        peaks = [complexity.bytes_of_pass(complexity.training_pass(name, Sizes(n, 8, r=7), 1, "cpu"), "cpu")
+        peaks = [timing.bytes_of_pass(timing.training_pass(name, Sizes(n, 8, r=7), 1, "cpu"), "cpu")
                  for n in lengths]
         growth[name] = fit([Sizes(n, 1) for n in lengths], peaks, "n")["n"]
     assert growth[FORMED] == pytest.approx(2, abs=0.05)
@@ -246,8 +243,8 @@ def test_formed_weights_need_memory_quadratic_in_the_length_and_the_fused_kernel
 
 
 def test_a_pass_leaves_nothing_behind():
-    one_pass = complexity.training_pass("GRU", Sizes(6, 8), 2, "cpu")
-    first, second = (complexity.bytes_of_pass(one_pass, "cpu") for _ in range(2))
+    one_pass = timing.training_pass("GRU", Sizes(6, 8), 2, "cpu")
+    first, second = (timing.bytes_of_pass(one_pass, "cpu") for _ in range(2))
     assert first == second > 0
 
 
@@ -262,7 +259,7 @@ def test_recurrent_layers_are_timed_as_pytorch_runs_them(name, kind):
 # --- the command ------------------------------------------------------------------------------------------------------
 
 def test_the_command_writes_a_record_for_each_layer(tmp_path):
-    complexity.main(["--out", str(tmp_path / "new" / "folder"), "--widths", "8", "--batch", "2", "--rounds", "2",
+    timing.main(["--out", str(tmp_path / "new" / "folder"), "--widths", "8", "--batch", "2", "--rounds", "2",
                      "--device", "cpu"])
     written = read_records(tmp_path / "new" / "folder").values()
     batches = {r["config"]["batches_of"]: r["metrics"] for r in written if "batches_of" in r["config"]}
@@ -289,6 +286,6 @@ def test_the_command_writes_a_record_for_each_layer(tmp_path):
                                            (["--device", "tpu"], "--device tpu")])
 def test_wrong_options_are_one_line(tmp_path, capsys, options, said):
     with pytest.raises(SystemExit) as error:
-        complexity.main(["--out", str(tmp_path / "out"), *options])
+        timing.main(["--out", str(tmp_path / "out"), *options])
     told = capsys.readouterr().err
     assert error.value.code == 2 and told.count("\n") == 1 and said in told and not (tmp_path / "out").exists()

@@ -157,7 +157,7 @@ def test_seeds_that_a_row_lacks_do_not_count():
     del values["b"][1]
     one = parts.effects(values, 5)
     assert {of.says for of in one.values()} == {"one run"}
-    assert one["b"].effect == values["b"][0] - values["nothing"][0]
+    assert one["b"].effect == pytest.approx(values["b"][0] - values["nothing"][0])
 
 
 # --- plans and records ------------------------------------------------------------------------------------------------
@@ -208,5 +208,5 @@ def test_a_row_that_nobody_ran_is_missing():
     rows = (("nothing", 0, 90.0), ("nothing", 1, 92.0), ("heads", 0, 80.0), ("heads-scaling", 0, 13.0))
     found = parts.ladder("parts", {f"parts_{row}_seed{seed}": run(row, seed, x) for row, seed, x in rows})
     assert [*found] == ["nothing", "heads-scaling", "heads"] and found["heads"]["says"] == "one run"
-    assert found["nothing"]["curve"] == [[200, 45.5], [600, 91.0]] and found["heads"]["effect"] == -10
+    assert found["nothing"]["curve"] == [[200, 45.5], [600, 91.0]] and found["heads"]["effect"] == pytest.approx(-10)
     assert parts.ladder("parts", {}) == {}

@@ -11,7 +11,7 @@ from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.evaluation import SENTENCE
 from annotated_transformer.decoding.translation import load
-from annotated_transformer.experiments import complexity, row_measurements
+from annotated_transformer.experiments import row_measurements, timing
 from annotated_transformer.experiments.runner import Place
 from annotated_transformer.experiments.variations import (
     check_precision,
@@ -109,7 +109,7 @@ def test_step_times_are_a_ratio_of_one_process(place, monkeypatch):
         return torch.tensor(0.0)
 
     monkeypatch.setattr(row_measurements, "update", timed)
-    monkeypatch.setattr(complexity, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     [step] = row_measurements.steps("tiny")
     record = row_measurements.measure_step_time("tiny", place, rounds=3)
     expected = {"step_seconds/base": 1.5, "step_seconds/AOP1": 2.1, "step_seconds/AOP2": 1.8, "ratio/AOP1": 1.4,
