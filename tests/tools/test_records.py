@@ -2,6 +2,7 @@
 import errno
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -206,6 +207,16 @@ def test_programs_that_measure_begin_their_sitting_as_they_start(monkeypatch):
     finally:
         records.this_process.cache_clear()
     assert found[0]["revision"] == found[0]["sittings"][0]["revision"] == "at first"
+
+
+def test_a_sitting_tells_the_load_at_both_its_ends(tmp_path, monkeypatch):
+    "The average of the last minute, which the system gives first."
+    loads = iter([(1.5, 9, 9), (3.25, 9, 9)] * 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: next(loads))
+    assert records.ended(records.beginning())["load"] == [1.5, 3.25]
+    records.begin_sitting(tmp_path / "sittings", 0)
+    records.mark_sitting(tmp_path / "sittings", 5)
+    assert [sitting["load"] for sitting in records.read_sittings(tmp_path / "sittings")] == [[1.5, 3.25]]
 
 
 # --- what a record says of the machine --------------------------------------------------------------------------------
