@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.tools import records
 from annotated_transformer.tools.files import InputError, locked, taken
+from annotated_transformer.tools.options import call
 from annotated_transformer.tools.records import (
     add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
     read_records, record_digest, results_folder, summary, write_record)
@@ -377,3 +379,19 @@ def test_an_option_without_a_default_is_asked_for(capsys):
         records.run_program(program, "a_module", ["--help"])
     said = capsys.readouterr().out
     assert "(default: 1 2)" in said and "(default: )" not in said
+
+
+def test_the_usage_of_many_options_is_one_line(capsys):
+    @dataclass
+    class Size:
+        "How large it gets."
+        wide: int = 1
+        high: int = 1
+
+    def program(source: str, /, **size: Size) -> None:
+        "Do something."
+
+    with pytest.raises(SystemExit):
+        call(program, ["--help"], "a_module")
+    said = capsys.readouterr().out
+    assert said.startswith("usage: a_module SOURCE [options]\n\nDo something.\n") and "--high HIGH" in said
