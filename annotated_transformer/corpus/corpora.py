@@ -267,8 +267,7 @@ def grammar_corpus(folder, train: int = 40_000, dev: int = 1_000, test: int = 1_
     if found := existing(folder, recipe, overwrite):
         return found
     examples = splits(seed, **sizes)
-    streams = {split: [((f"grammar {split}", n), e.src, e.tgt) for n, e in enumerate(some, 1)]
-               for split, some in examples.items()}
+    streams = {split: [(("grammar", 0), e.src, e.tgt) for e in some] for split, some in examples.items()}
     gold = {split: [{"src": e.src, "tgt": e.tgt, **asdict(e)} for e in some]
             for split, some in examples.items() if split != "train"}
     return write_corpus(folder, recipe, streams, gold=gold)

@@ -111,7 +111,6 @@ def check_config(c: TransformerConfig) -> None:
     for name in ("vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_length", "n_p"):
         if getattr(c, name) is not None and getattr(c, name) < 1:
             raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more")
-    c.resolved()
     for name in ("dropout", "attention_dropout"):
         if not 0 <= getattr(c, name) < 1:
             raise ValueError(f"{name} is {getattr(c, name)}: give a number from 0 to below 1")

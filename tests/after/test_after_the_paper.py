@@ -19,6 +19,7 @@ from annotated_transformer.after.rlhf import (
     log_probabilities,
     policy_loss,
     ppo,
+    ppo_loss,
     standardise,
     token_rewards,
     value_loss,
@@ -247,6 +248,18 @@ def test_the_clipped_value_loss_is_never_below_the_plain_one():
     assert value_loss(values, old, targets, mask) >= plain
     torch.testing.assert_close(value_loss(old, old, targets, mask), 0.5 * ((old - targets) ** 2).mean())
     torch.testing.assert_close(value_loss(values, old, targets, mask, eps=1e9), plain)
+
+
+def test_ppo_pulls_the_critic_towards_its_targets():
+    "On answers just given, by half of what it is wrong on average: the bias shifts every value alike."
+    torch.manual_seed(0)
+    reference = DecoderOnly(TOY).eval()
+    actor = Actor(reference).eval()
+    torch.nn.init.normal_(actor.critic.output.weight)
+    rollout = collect(actor, reference, share_of_seven, tabled([[START, 6, SEPARATOR]] * 8), 0.1)
+    ppo_loss(actor, rollout).backward()
+    wrong = (rollout.values - rollout.targets)[rollout.mask].mean()
+    torch.testing.assert_close(actor.critic.output.bias.grad, 0.5 * wrong[None])
 
 
 def test_log_probabilities_of_answers_are_those_of_whole_texts():

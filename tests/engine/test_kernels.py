@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -84,6 +85,14 @@ def test_a_weight_beyond_16_bits_stays_in_32():
     weight[0, 0] = 1e6
     product, x = kernels.packed_product(weight, None, "float16"), torch.randn(4, 192)
     torch.testing.assert_close(product(x), F.linear(x, weight))
+
+
+@pytest.mark.parametrize("precision", get_args(kernels.Precision))
+def test_another_device_multiplies_by_pytorch(precision):
+    "One that has shapes and no numbers; whatever the precision, inputs and outputs are in 32 bits."
+    weight, bias = torch.empty(256, 192, device="meta"), torch.empty(256, device="meta")
+    y = kernels.packed_product(weight, bias, precision)(torch.empty(3, 192, device="meta"))
+    assert (y.shape, y.dtype, y.device.type) == ((3, 256), torch.float32, "meta")
 
 
 @pytest.mark.parametrize("name", [*kernels.KERNELS])

@@ -174,6 +174,12 @@ def test_a_cut_sequence_keeps_what_was_written(tree, data):
         have.remove(bracket)
 
 
+def test_words_after_the_last_symbol_are_the_roots():
+    "Cut within a phrase, which ends there."
+    tree, mended = restore("(S (NP XX".split(), list("abc"))
+    assert str(tree) == "(S (NP (XX a)) (XX b) (XX c))" and mended
+
+
 def test_a_tag_alone_has_no_sequence():
     with pytest.raises(ValueError, match="no phrase"):
         linearise(read_tree("(NN Abstract)"))

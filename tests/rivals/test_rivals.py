@@ -432,6 +432,15 @@ def test_tuning_stopped_and_continued_is_the_same(trained, data, tmp_path):
     assert killed.record.read() == before
 
 
+def test_tuning_stops_when_its_time_is_over_and_says_how_it_goes_on(trained, tmp_path, capsys):
+    command = [str(trained("recurrent")), str(tmp_path / "tuned"), "--steps", "2", "--sentences", "3", "--samples", "4"]
+    gleu_rl.main([*command, "--minutes", "1e-9"])
+    assert capsys.readouterr().err.endswith("Stopped. The same command resumes it.\n")
+    assert Run.open(tmp_path / "tuned").checkpoints.newest() == 1
+    gleu_rl.main(command)
+    assert capsys.readouterr().err.endswith(f"Next: annotated-transformer evaluate {tmp_path / 'tuned'}\n")
+
+
 def test_a_run_that_is_being_tuned_is_not_tuned_beside(trained, tmp_path):
     run = gleu_rl.begin_tuning(tmp_path / "run", trained("recurrent"),
                                    gleu_rl.Tuning(steps=1, sentences=2, samples=2))

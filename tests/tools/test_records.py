@@ -2,10 +2,12 @@
 import errno
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.tools import records
 from annotated_transformer.tools.files import InputError, locked, taken
+from annotated_transformer.tools.options import call
 from annotated_transformer.tools.records import (
     add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
     read_records, record_digest, results_folder, summary, write_record)
@@ -207,6 +210,16 @@ def test_programs_that_measure_begin_their_sitting_as_they_start(monkeypatch):
     assert found[0]["revision"] == found[0]["sittings"][0]["revision"] == "at first"
 
 
+def test_a_sitting_tells_the_load_at_both_its_ends(tmp_path, monkeypatch):
+    "The average of the last minute, which the system gives first."
+    loads = iter([(1.5, 9, 9), (3.25, 9, 9)] * 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: next(loads))
+    assert records.ended(records.beginning())["load"] == [1.5, 3.25]
+    records.begin_sitting(tmp_path / "sittings", 0)
+    records.mark_sitting(tmp_path / "sittings", 5)
+    assert [sitting["load"] for sitting in records.read_sittings(tmp_path / "sittings")] == [[1.5, 3.25]]
+
+
 # --- what a record says of the machine --------------------------------------------------------------------------------
 
 def test_the_processor_is_named_as_the_system_names_it(monkeypatch):
@@ -365,3 +378,19 @@ def test_an_option_without_a_default_is_asked_for(capsys):
         records.run_program(program, "a_module", ["--help"])
     said = capsys.readouterr().out
     assert "(default: 1 2)" in said and "(default: )" not in said
+
+
+def test_the_usage_of_many_options_is_one_line(capsys):
+    @dataclass
+    class Size:
+        "How large it gets."
+        wide: int = 1
+        high: int = 1
+
+    def program(source: str, /, **size: Size) -> None:
+        "Do something."
+
+    with pytest.raises(SystemExit):
+        call(program, ["--help"], "a_module")
+    said = capsys.readouterr().out
+    assert said.startswith("usage: a_module SOURCE [options]\n\nDo something.\n") and "--high HIGH" in said
