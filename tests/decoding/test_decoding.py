@@ -386,6 +386,20 @@ def test_a_translation_scores_what_its_search_said():
             assert [p for _, p in pairs] == pytest.approx(translation_[rank].log_probabilities, rel=1e-4, abs=1e-4)
 
 
+def test_an_evaluation_says_what_the_model_thinks_of_each_reference_token():
+    "Asked for one pair at a time, in a whole; references that fit and others that do not."
+    translator, references = LOADED(), ["Die Kuh ist alt, aber sie spielt.", "Eine Katze schläft.", "Die Kuh.", "Ja."]
+    logs, right = [], []
+    for src, tgt in zip(translator.encode(LINES), translator.encode(references, "tgt")):
+        with torch.no_grad():
+            p = translator.model(torch.tensor([src]), torch.tensor([[START, *tgt[:-1]]]))[0].log_softmax(-1)
+        logs += p[range(len(tgt)), tgt].tolist()
+        right += (p.argmax(-1) == torch.tensor(tgt)).tolist()
+    found = evaluate(translator, LINES, references, samples=0).metrics
+    assert 0 < np.mean(right) < 1 and found["accuracy"] == pytest.approx(np.mean(right))
+    assert found["perplexity"] == pytest.approx(math.exp(-np.mean(logs)), rel=1e-3)
+
+
 def test_one_precision_for_all_that_is_computed():
     translator, exact = load("grammar"), load("grammar", "float32")
     assert translator.precision == default_precision(translator.device) == "float16"

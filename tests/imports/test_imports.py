@@ -17,14 +17,17 @@ from annotated_transformer.decoding.search import beam_search
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.exports.hugging_face import export_hugging_face
 from annotated_transformer.imports.imported import (
-    NOT_WRITTEN, imported_vocabulary, in_turn, joined_pairs, order_of_rows)
+    NOT_WRITTEN, Imported, ImportedConfig, imported_vocabulary, in_turn, joined_pairs, order_of_rows)
 from annotated_transformer.imports.joeynmt import read_merges
 from annotated_transformer.imports.marian import read_marian
 from annotated_transformer.inside.attention_figures import figure_4
 from annotated_transformer.model.embedding import sinusoids
+from annotated_transformer.model.layers import EPSILON
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
+from annotated_transformer.model.transformer import Transformer, TransformerConfig
 from annotated_transformer.tools.files import InputError
 from command_line import fails
+from here import SMALL
 
 LINES = ["The dog sees the cow.", "The child that the woman knows sleeps in the old house.",
          "A “quoted” word — ☃", "no"]
@@ -485,3 +488,14 @@ def test_byte_pairs():
 def test_the_order_of_dimensions_is_the_sinusoids():
     halves = torch.cat((sinusoids(7, 10)[:, ::2], sinusoids(7, 10)[:, 1::2]), 1)
     assert torch.equal(in_turn({"embedding.weight": halves})["embedding.weight"], sinusoids(7, 10))
+
+
+def test_a_model_that_differs_in_nothing_is_ours():
+    "Nothing but what LayerNorm adds to the variance, which is PyTorch's number where nobody says another."
+    shape = {"vocab_size": 30, **SMALL["transformer"]}
+    theirs, ours = Imported(ImportedConfig(**shape, epsilon=EPSILON)), Transformer(TransformerConfig(**shape))
+    weights = theirs.state_dict()
+    assert not weights.pop("embedding.bias").any()
+    ours.load_state_dict(weights)
+    src, tgt = torch.randint(4, 30, (2, 3, 7))
+    torch.testing.assert_close(theirs.double().eval()(src, tgt), ours.double().eval()(src, tgt))
