@@ -237,6 +237,8 @@ def test_a_step_begins_the_run_that_its_record_is_of(name, monkeypatch, place):
         if not {"model", "training"} <= set(config):
             continue
         corpus(config["model"]["vocab_size"])
+        if "rate" in config["training"]:  # as older records have it
+            config["training"]["lr_scale"] = config["training"].pop("rate")
         with pytest.raises(Begun) as begun:
             step.do(Place(place.data, place.runs, RESULTS))
         for part, wanted in zip(("model", "training"), begun.value.args):
