@@ -169,6 +169,15 @@ def test_inputs_that_double_do_not_grow(packed):
     assert paper.section("1", packed).count("End.") == 1
 
 
+@pytest.mark.parametrize("name", ["big.tex", "big.bin"])
+def test_a_huge_member_is_refused(name, packed, monkeypatch, capsys):
+    monkeypatch.setattr(paper, "LIMIT", 2**20)
+    packed.write_bytes(archive({**FILES, name: " " * 2**21}))
+    assert packed.stat().st_size < 2**16  # small until it is unpacked
+    assert paper.section("1", packed) is None
+    assert "1 MiB" in one_line(capsys)
+
+
 def test_a_member_that_claims_to_be_huge_is_refused(packed, capsys):
     data = io.BytesIO()
     member = tarfile.TarInfo("ms.tex")
