@@ -12,7 +12,6 @@ __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'chec
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
 from inspect import signature
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +237,7 @@ def translator_of_dev(run: Run, data: Path | None) -> Callable[[nn.Module], Tran
     if "dev" not in corpus.splits or is_treebank(corpus.tgt):
         return None
     pairs = (pair for pair in corpus.pairs("dev") if max(len(line.split()) for line in pair) <= MOST_WORDS)
-    some, vocabulary = list(islice(pairs, max(count, SHOWN))), run.vocabulary()
+    some, vocabulary = list(pairs)[: max(count, SHOWN)], run.vocabulary()
     src, references = [src for src, _ in some], [tgt for _, tgt in some]
 
     def translated(model: nn.Module) -> Translated:

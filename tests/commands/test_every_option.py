@@ -8,7 +8,7 @@ from importlib import import_module
 
 import jaxtyping
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from annotated_transformer.commands import cli, prepare
@@ -143,6 +143,7 @@ def fuzz(examples: int):
               phases=[Phase.explicit, Phase.generate],
               suppress_health_check=[*HealthCheck])
     @given(line=command_lines())
+    @example(line=["train", "RUN", "--dev-bleu", "9" * 20])
     def run(line, places, tmp_path_factory, quick, capsys):
         copy = tmp_path_factory.mktemp("line") / "here"
         with pytest.MonkeyPatch.context() as patch:
