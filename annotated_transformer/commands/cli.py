@@ -87,8 +87,8 @@ def check_address_space() -> None:
             raise MemoryError
 
 
-def prepare_process(given: Namespace) -> None:
-    "Apply the options that every command takes. Raises InputError for a device that does not exist."
+def prepare_process(given: Namespace, name: str) -> None:
+    "Apply the options that every command takes, for the command `name`. InputError for a device that does not exist."
     check_address_space()
     # Read as torch loads: threads that wait sleep soon. On a busy machine a training is several times faster for it.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -98,7 +98,8 @@ def prepare_process(given: Namespace) -> None:
     from annotated_transformer.tools.processes import choose_device, choose_threads
     from annotated_transformer.tools.records import this_process
 
-    keep_memory()
+    if name in ("train", "demo"):
+        keep_memory()
     limit_caches()
     with naming_options(vars(given)):
         if given.threads is not None:
@@ -122,7 +123,7 @@ def run_command(argv: Sequence[str]) -> None:
         raise InputError(f"no command: give one of {', '.join(COMMANDS)}")
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}: there are {', '.join(COMMANDS)}")
-    prepare_process(given)
+    prepare_process(given, name)
     module = import_module(f"annotated_transformer.{COMMANDS[name]}")
     if name == "prepare":
         name, options = module.subcommand(options)

@@ -28,7 +28,6 @@ from .timing import seconds_of
 from .benchmark import check_all_new, in_process, marian, peak_bytes, write_records
 from ..tools.files import InputError
 from ..decoding.search import beam_search, greedy
-from ..engine.fast import keep_memory
 from ..model.symbols import END
 from ..model.transformer import BASE, BIG, Transformer, TransformerConfig
 from ..tools.records import make_record, results_folder, run_program
@@ -125,7 +124,6 @@ def measure_decoding(what: dict) -> dict:
 
     `what` has the keys of `plan`'s entries.
     """
-    keep_memory()
     device = training_device()
     decode = CONTESTANTS[what["contestant"]][1](what["beam_size"], sources(what["sentences"]).to(device), what["steps"])
     texts = []

@@ -349,7 +349,7 @@ def caused_by(error, cause):
     RuntimeError("could not create a primitive"),
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")])
 def test_where_memory_ends(error, monkeypatch, capsys):
-    def no_memory(given):
+    def no_memory(*_):
         raise error
 
     monkeypatch.setattr(cli, "prepare_process", no_memory)
