@@ -32,15 +32,15 @@ from .search import Hypothesis, SearchConfig, beam_search, sample, search_config
 from ..engine.fast import plain
 from ..engine.kernels import (
     STORED, Precision, check_finite, default_precision, round_weights)
-from ..engine.kinds import max_positions
-from ..engine.kv_cache import packed, weights_stamp
+from ..engine.kinds import architecture, max_positions
+from ..engine.kv_cache import Unfilled, fill, packed, weights_stamp
 from ..model.attention import recording
 from ..model.symbols import END, START
 from ..model.transformer import Transformer
 from ..tools.files import InputError
 from ..tools.processes import THREADS, training_device
 from ..training.regularization import Quality, measure
-from ..training.runs import Run, find_run
+from ..training.runs import Run, StoredWeights, find_run
 
 # %% ../../nbs/decoding/translation.ipynb #6aac3797
 class Attention(NamedTuple):
@@ -128,28 +128,41 @@ class Translator:
 
     A Transformer's searches compute in `precision`, by `kernel` (one of `KERNELS`) or by the kernels that are fastest
     here. They see every change of `model`'s weights. A hook on one of its modules fires in everything that is done
-    here; while there is one, searches run the plain model, which takes longer.
+    here; while there is one, searches run the plain model, which takes longer. With `weights` for a model that is
+    still unfilled, searches are packed from these, and `model` gets them when somebody asks for it.
     """
 
     def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None,
-                 precision: Precision = "float32", kernel: str | None = None):
-        self.model, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
-        self.precision, self.kernel, self.stamp = precision, kernel, None
-        self.prepare_search()
+                 precision: Precision = "float32", kernel: str | None = None,
+                 weights: Mapping[str, Tensor] | None = None):
+        self.network, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
+        self.precision, self.kernel, self.weights, self.stamp = precision, kernel, weights, None
+        if weights is None:
+            self.prepare_search()
+        else:
+            self.searching = packed(self.network, precision, kernel, weights)
         self.max_tokens = min(1024, max_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
 
     @property
+    def model(self) -> nn.Module:
+        "The plain model, with its weights: they are read when somebody first asks for it."
+        if (weights := self.weights) is not None:
+            fill(self.network, weights, self.precision)
+            self.weights, self.stamp = None, weights_stamp(self.network)
+        return self.network
+
+    @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return self.network.embedding.weight.device
 
     def prepare_search(self) -> None:
         """Have searches compute with the weights as they are now.
 
         Raises InputError as `packed` does, and for a weight that is NaN or infinite.
         """
-        if (now := weights_stamp(self.model)) != self.stamp:
+        if self.weights is None and (now := weights_stamp(self.model)) != self.stamp:
             check_finite(dict(self.model.named_parameters()))
             self.searching, self.stamp = packed(self.model, self.precision, self.kernel), now
 
@@ -178,7 +191,7 @@ class Translator:
         self.prepare_search()
         encoded = cut_sources(self.encode(lines), self.max_tokens, first_line)
         prefixes = None if config.prefix is None else parse_prefixes(config, encoded, self.vocabulary,
-                                                                 max_positions(self.model.config))
+                                                                 max_positions(self.network.config))
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
         sought = np.array([i for i, ids in enumerate(encoded) if len(ids) > 1], dtype=np.int64)
         sources = [encoded[i] for i in sought]
@@ -322,12 +335,12 @@ def text_of(ids: Sequence[int], vocabulary: Vocabulary) -> str:
 
 
 # %% ../../nbs/decoding/translation.ipynb #3807ffca
-def is_far_larger(config: Any, weights: Mapping[str, Tensor]) -> bool:
+def is_far_larger(config: Any, shapes: Mapping[str, torch.Size]) -> bool:
     "Whether a model of this configuration, which a stranger may have written, must have more weights than these."
     sizes = sorted(value for name, value in vars(config).items() if type(value) is int and name != "max_length")
-    stored = sum(tensor.numel() for tensor in weights.values())
+    stored = sum(shape.numel() for shape in shapes.values())
     learned = max_positions(config)
-    return (getattr(config, "n_layers", 1) > len(weights) or math.inf > learned > stored
+    return (getattr(config, "n_layers", 1) > len(shapes) or math.inf > learned > stored
             or math.prod(sizes[-2:]) > max(100 * stored, 10**8))
 
 
@@ -342,18 +355,22 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
     if precision not in STORED:
         raise InputError(f"precision {precision!r:.40}: give {', '.join(STORED)}")
     wrong = InputError(f"{run.folder}: its weights do not fit the model that config.json describes (kind: {kind})")
-    if is_far_larger(run.model_config(), weights):  # before the model takes memory and time
+    shapes = weights.shapes if isinstance(weights, StoredWeights) else {name: x.shape for name, x in weights.items()}
+    if is_far_larger(run.model_config(), shapes):  # before the model takes memory and time
         raise wrong
-    try:
-        check_finite(weights)
-    except InputError as error:
-        raise InputError(f"{run.folder}: {error}") from None
-    model = run.model()
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError:
-        raise wrong from None
-    del weights  # their memory is for the packed ones
+    in_turn = architecture(kind).model is Transformer and device.type == "cpu"
+    with Unfilled() if in_turn else contextlib.nullcontext():
+        model = run.model()
+    if shapes != {name: x.shape for name, x in model.state_dict().items()}:
+        raise wrong
+    if isinstance(weights, dict):
+        try:
+            check_finite(weights)
+        except InputError as error:
+            raise InputError(f"{run.folder}: {error}") from None
+    if in_turn:
+        return Translator(model, vocabulary, run, precision, kernel, weights)
+    model.load_state_dict(weights)
     round_weights(model, precision)
     return Translator(model.to(device), vocabulary, run, precision, kernel)
 
@@ -366,4 +383,4 @@ def load(run: str | Path, precision: Precision | None = None, kernel: str | None
     or its files are damaged or do not belong together.
     """
     found = find_run(run)
-    return translator_of(found, found.weights(), precision, kernel)
+    return translator_of(found, found.stored_weights(), precision, kernel)

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import os
 import pickle
 import shutil
 import sys
@@ -27,7 +28,7 @@ from annotated_transformer.decoding.ensembles import Ensemble, ensemble
 from annotated_transformer.decoding.search import SearchConfig, beam_search, greedy, plain_beam_search, sample, search
 from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
 from annotated_transformer.decoding.translation import Translator, load, side_by_side
-from annotated_transformer.engine.kernels import default_precision
+from annotated_transformer.engine.kernels import default_precision, round_weights
 from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.model.transformer import BASE, Transformer
@@ -363,6 +364,33 @@ def test_shipped_weights_load_with_8_and_16_bits(finished, tmp_path):
                                                                else 2**11) * 1.001 + 1e-7).all(), name
     size = {bits: (tmp_path / str(bits) / "averaged.safetensors").stat().st_size for bits in (8, 16)}
     assert size[8] < 0.8 * size[16]  # rows of 8 numbers: of wider ones the scale is a smaller part
+
+
+@without_checker()
+def test_a_search_needs_no_more_than_its_packed_weights(finished, tmp_path):
+    "The model reads its matrices when somebody asks for it: from the same file, rounded alike, and then they count."
+    folder = shutil.copytree(finished, tmp_path / "run")
+    state, translator = torch.get_rng_state(), load(folder)
+    assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn for weights that are read
+    whole = Run.open(folder).model()
+    whole.load_state_dict(Run.open(folder).weights())
+    round_weights(whole, "float16")
+    line, matrix = ["a b c"], "decoder.0.cross_attention.query.weight"
+    found = translator.translate(line)
+    assert translator.network.get_parameter(matrix).is_meta and translator.weights
+    assert found == Translator(whole, translator.vocabulary, precision="float16").translate(line)
+    for name, tensor in translator.model.state_dict().items():
+        torch.testing.assert_close(tensor, whole.state_dict()[name], rtol=0, atol=0)
+    assert translator.weights is None and translator.translate(line) == found
+    before = target_probabilities(translator, line, line)[0]
+    translator.model.get_parameter(matrix).data.mul_(-3)
+    translator.prepare_search()
+    assert target_probabilities(translator, line, line)[0] != before
+    late = load(folder)
+    shutil.copy(folder / "averaged.safetensors", folder / "other")
+    os.replace(folder / "other", folder / "averaged.safetensors")
+    assert late.translate(line) == found
+    fails(lambda: late.model, folder / "averaged.safetensors", "has changed since it was loaded")
 
 
 # --- what is computed is what is scored -------------------------------------------------------------------------------
