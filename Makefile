@@ -18,6 +18,9 @@ CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=60
 # the reader's copy of the paper's source: named, fetched before, or offered to whoever sits at a terminal
 HAVE_PAPER = $(if $(PAPER),'$(PAPER)',"$$($(RUN) python .ci/paper.py)")
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt
+# uv installs in a quarter of pip's time; where pip was told to look, it looks, too
+INSTALL = $(PIP) uv && $(BIN)/python -m uv pip install --python $(BIN)/python --quiet -c constraints.txt \
+	$${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"} $${PIP_INDEX_URL:+--index-url "$$PIP_INDEX_URL"}
 
 .PHONY: help demo test test-all check evidence lab exercises export text notebooks figures readme site
 
@@ -91,10 +94,10 @@ site: $(DEVELOP) ## the chapters as a website in build/site/ (PAPER=your/copy of
 
 .venv/.runtime: .venv/.python settings.ini setup.py constraints.txt
 	@echo "Installing PyTorch and a few libraries into .venv, this once"
-	@$(PIP) -e '.[all]'
+	@$(INSTALL) -e '.[all]'
 	@touch $@
 
 .venv/.develop: .venv/.python settings.ini setup.py constraints.txt
 	@echo "Installing PyTorch, JupyterLab, nbdev and the test tools into .venv, this once"
-	@$(PIP) -e '.[dev]'
+	@$(INSTALL) -e '.[dev]'
 	@touch .venv/.runtime $@
