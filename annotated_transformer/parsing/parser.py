@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA', 'PARSER_SMALL', 'SMALL_TRAINING',
            'PARSER_PRESETS', 'parser_preset', 'TreeProgress', 'TreeConstraint', 'WordedTreeConstraint', 'Parse',
-           'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'choose_search', 'continue_on']
+           'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'continue_on']
 
 # %% ../../nbs/parsing/parser.ipynb #76c05ef2
 import math
@@ -279,21 +279,6 @@ def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BE
     if most and most < len(gold):
         gold = [gold[i * len(gold) // most] for i in range(most)]
     return parse_trees(parser, gold, beam_size, alpha, progress)
-
-# %% ../../nbs/parsing/parser.ipynb #e5081c94
-def choose_search(parser: Parser, corpus: Corpus, most: int) -> tuple[int, float, dict[tuple[int, float], float]]:
-    """The beam, then the alpha, with the best F1 on `most` development sentences, and the F1 of each pair tried.
-
-    Of equals, the narrowest beam and the alpha nearest to the paper's.
-    """
-    def f1(beam_size: int, alpha: float) -> float:
-        return round(parse_corpus(parser, corpus, "dev", beam_size, alpha, most, progress=True).scores.f1, 2)
-
-    found = {(beam_size, ALPHA): f1(beam_size, ALPHA) for beam_size in (1, 4, 10, BEAM)}
-    beam_size, _ = max(found, key=lambda pair: (found[pair], -pair[0]))
-    found |= {(beam_size, alpha): f1(beam_size, alpha) for alpha in (0.0, 0.6, 1.0)}
-    best = max(found, key=lambda pair: (found[pair], -pair[0], -abs(pair[1] - ALPHA)))
-    return *best, found
 
 # %% ../../nbs/parsing/parser.ipynb #ec77412a
 def continue_on(folder, data, before: Run, steps: int) -> Run:
