@@ -47,12 +47,9 @@ class Rule(NamedTuple):
     english: tuple
     german: tuple
     conditions: tuple[Call, ...]
-    head: int
-    "the child that is the head of the phrase, marked * in the table"
-    pronoun: int
-    "the child that is a pronoun looking for its antecedent, marked ^"
-    binds: tuple[int, ...]
-    "(a, b), or empty: the pronouns within child a stand for the noun that child b offers"
+    head: int  # the child that is the head of the phrase, marked * in the table
+    pronoun: int  # the child that is a pronoun looking for its antecedent, marked ^
+    binds: tuple[int, ...]  # (a, b), or empty: the pronouns within child a stand for the noun that child b offers
 
 
 def parse_call(text: str) -> Call:
@@ -190,12 +187,9 @@ class Written(NamedTuple):
     german: list
     trees: list
     head: int
-    offer: int
-    "the noun that a later pronoun may stand for"
-    pending: list
-    "pronouns whose antecedent is not found yet"
-    clause: bool
-    "whether a relative clause is in it"
+    offer: int  # the noun that a later pronoun may stand for
+    pending: list  # pronouns whose antecedent is not found yet
+    clause: bool  # whether a relative clause is in it
 
 
 class Log(NamedTuple):

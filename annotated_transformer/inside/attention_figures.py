@@ -67,10 +67,9 @@ class View(NamedTuple):
     queries: list[str]
     keys: list[str]
     weights: Float[np.ndarray, "layer head query key"]
-    special: list[int]
-    "keys that are not words: the start or the end token"
+    special: list[int]  # keys that are not words: the start or the end token
+    # how far each weight lies above its head's average at that offset
     above: Float[np.ndarray, "layer head query key"] | None = None
-    "how far each weight lies above its head's average at that offset"
 
 
 def labels(tokens: Sequence[str], words: list[list[int]], joined: bool) -> list[str]:

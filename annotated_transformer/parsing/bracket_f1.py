@@ -19,14 +19,12 @@ from .trees import Bracket, Tree
 class Rules:
     "EVALB's parameters; the defaults are those of COLLINS.prm."
 
+    # labels that do not count: such a tag is removed with its word, such a phrase loses only its bracket
     delete: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
-    "labels that do not count: such a tag is removed with its word, such a phrase loses only its bracket"
-    delete_for_length: frozenset[str] = frozenset(["-NONE-"])
-    "tags of words that do not count in a sentence's length"
+    delete_for_length: frozenset[str] = frozenset(["-NONE-"])  # tags of words that do not count in a sentence's length
     equal_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
     equal_words: frozenset[frozenset[str]] = frozenset()
-    labelled: bool = True
-    "whether labels must agree, or only the words that they cover"
+    labelled: bool = True  # whether labels must agree, or only the words that they cover
 
     def same(self, a: str, b: str) -> bool:
         "Whether two labels are equal."
@@ -40,8 +38,7 @@ class Row(NamedTuple):
     "One sentence's counts, the columns of EVALB's table."
 
     length: int
-    status: int
-    "0: valid; 1: an error, the words differ; 2: skipped, nothing was parsed"
+    status: int  # 0: valid; 1: an error, the words differ; 2: skipped, nothing was parsed
     matched: int = 0
     gold: int = 0
     test: int = 0

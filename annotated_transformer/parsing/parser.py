@@ -63,16 +63,11 @@ class TreeProgress:
     "How far each hypothesis, the beginning of a tree, has come."
 
     src: Int[Tensor, "sentence src"]
-    left: Int[Tensor, "sentence place"]
-    "leaves to come"
-    room: Int[Tensor, "sentence place"]
-    "tokens that may still follow, not counting the end"
-    depth: Int[Tensor, "sentence place"]
-    "open phrases"
-    chain: Int[Tensor, "sentence place"]
-    "brackets opened since the last word or closing bracket"
-    stack: Int[Tensor, "sentence place deepest"]
-    "the tokens that opened the open phrases, outermost first"
+    left: Int[Tensor, "sentence place"]  # leaves to come
+    room: Int[Tensor, "sentence place"]  # tokens that may still follow, not counting the end
+    depth: Int[Tensor, "sentence place"]  # open phrases
+    chain: Int[Tensor, "sentence place"]  # brackets opened since the last word or closing bracket
+    stack: Int[Tensor, "sentence place deepest"]  # the tokens that opened the open phrases, outermost first
 
     def select(self, rows: Int[Tensor, " kept"]) -> None:
         "Drop all sentences but these."
@@ -178,10 +173,8 @@ class Parse(NamedTuple):
     "What a parser found for one sentence."
 
     tree: Tree
-    mended: bool
-    "whether the output was not a tree over the sentence and had to be mended"
-    score: float
-    "log-probability of the output / length penalty"
+    mended: bool  # whether the output was not a tree over the sentence and had to be mended
+    score: float  # log-probability of the output / length penalty
 
 # %% ../../nbs/parsing/parser.ipynb #4a9cebad
 class Parser:

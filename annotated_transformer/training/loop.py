@@ -122,10 +122,8 @@ def updates(corpus: ParallelCorpus, config: TrainingConfig, progress: Progress
 class Translated(NamedTuple):
     "Sentences of the development set, translated by a model in training."
 
-    examples: list[tuple[str, str, str]]
-    "a few: source, reference, translation"
-    bleu: float | None = None
-    "of more of them, if it was asked for"
+    examples: list[tuple[str, str, str]]  # a few: source, reference, translation
+    bleu: float | None = None  # of more of them, if it was asked for
 
 # %% ../../nbs/training/loop.ipynb #ed501c38
 class Trainer:
