@@ -211,9 +211,7 @@ def read_record(path: str | Path) -> dict:
 
 def write_record(path: str | Path, record: dict) -> None:
     "Write a record with its digest into a file of its own. InputError: one that was changed by hand stands there."
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file():
+    if Path(path).is_file():
         read_record(path)
     write_json(path, sealed(record))
 
