@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Word', 'Call', 'Own', 'Rule', 'parse_call', 'parse_rule', 'solve', 'Instance', 'fill_in', 'Derivation', 'Grammar',
-           'draw_derivation', 'count_derivations', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency',
-           'Example', 'spell', 'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
+           'draw_derivation', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency', 'Example', 'spell',
+           'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #0db38586
 import math
@@ -169,15 +169,6 @@ def draw_derivation(grammar: Grammar, rng: Random, atom: tuple = ("ROOT",)) -> D
     instance = grammar.ways[atom][n][bisect(instances[n], rng.random() * instances[n][-1])]
     children = {i: draw_derivation(grammar, rng, child) for i, child in instance.children.items()}
     return Derivation(atom, instance, children)
-
-
-@lru_cache(None)
-def count_derivations(grammar: Grammar, height: int, atom: tuple = ("ROOT",)) -> int:
-    "The exact number of derivations with at most `height` rules on top of one another."
-    if atom in grammar.words or not height:
-        return len(grammar.words.get(atom, ()))
-    return sum(math.prod(count_derivations(grammar, height - 1, child) for child in instance.children.values())
-               for way in grammar.ways[atom] for instance in way)
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #900f9762
 class Written(NamedTuple):
