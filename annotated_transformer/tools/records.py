@@ -33,7 +33,7 @@ from shutil import which
 
 import torch
 
-from .. import _COMMAND_LINE
+from .. import _COMMAND_LINE, __version__
 from .files import (
     InputError, add_line, checkout, locked, parse_json, read_json, read_lines, write_json, writing)
 from .options import call, one_line_errors
@@ -79,8 +79,6 @@ def revision() -> str:
 
     `ANNOTATED_REVISION` overrides it.
     """
-    from annotated_transformer import __version__
-
     if given := os.environ.get("ANNOTATED_REVISION"):
         return given
     root = checkout(Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd())
