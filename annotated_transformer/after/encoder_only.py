@@ -34,7 +34,7 @@ from ..model.layers import EncoderLayer
 from ..model.symbols import END, PAD, START, UNKNOWN
 from ..model.transformer import (
     BASE, TransformerConfig, attention_sublayer, check_config, ffn, final_norm, initialise, positions_of)
-from ..tools.files import InputError, writing
+from ..tools.files import InputError, write_file, writing
 from ..training.optimizer import adam, set_rate
 
 # %% ../../nbs/after/encoder_only.ipynb #3e927b45
@@ -213,9 +213,8 @@ SHIPPED = Path(str(files("annotated_transformer"))) / "pretrained" / "after"
 def keep_model(name: str, model: nn.Module, words: Words, folder: Path = SHIPPED) -> None:
     "Write a model in half precision, with its configuration and words, as NAME.safetensors."
     about = {"config": json.dumps(vars(model.config)), "words": json.dumps(words.words[len(SYMBOLS) :])}
-    folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder / f"{name}.safetensors") as file:
-        file.write(save({key: value.half() for key, value in model.state_dict().items()}, about))
+    weights = {key: value.half() for key, value in model.state_dict().items()}
+    write_file(folder / f"{name}.safetensors", save(weights, about))
 
 
 def kept_model(kind: type[nn.Module], name: str, folder: Path = SHIPPED) -> tuple[nn.Module, Words]:

@@ -134,12 +134,9 @@ class Source:
     "One `[table]` of a sources file."
 
     files: tuple[Path, ...]
-    weight: float = 1
-    "how often a pair occurs in the training text"
-    holdout: int = 0
-    "source sentences to take from it as a test set"
-    lines: Path | None = None
-    "of dev or a test set: a file with the numbers of the lines to take, from 0"
+    weight: float = 1  # how often a pair occurs in the training text
+    holdout: int = 0  # source sentences to take from it as a test set
+    lines: Path | None = None  # of dev or a test set: a file with the numbers of the lines to take, from 0
 
 
 ALLOWED = {"train": {"files", "weight", "holdout"}, "dev": {"files", "lines"}, "test": {"files", "lines"}}

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Word', 'Call', 'Own', 'Rule', 'parse_call', 'parse_rule', 'solve', 'Instance', 'fill_in', 'Derivation', 'Grammar',
-           'draw_derivation', 'count_derivations', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency',
-           'Example', 'spell', 'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
+           'draw_derivation', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency', 'Example', 'spell',
+           'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #0db38586
 import math
@@ -47,12 +47,9 @@ class Rule(NamedTuple):
     english: tuple
     german: tuple
     conditions: tuple[Call, ...]
-    head: int
-    "the child that is the head of the phrase, marked * in the table"
-    pronoun: int
-    "the child that is a pronoun looking for its antecedent, marked ^"
-    binds: tuple[int, ...]
-    "(a, b), or empty: the pronouns within child a stand for the noun that child b offers"
+    head: int  # the child that is the head of the phrase, marked * in the table
+    pronoun: int  # the child that is a pronoun looking for its antecedent, marked ^
+    binds: tuple[int, ...]  # (a, b), or empty: the pronouns within child a stand for the noun that child b offers
 
 
 def parse_call(text: str) -> Call:
@@ -173,15 +170,6 @@ def draw_derivation(grammar: Grammar, rng: Random, atom: tuple = ("ROOT",)) -> D
     children = {i: draw_derivation(grammar, rng, child) for i, child in instance.children.items()}
     return Derivation(atom, instance, children)
 
-
-@lru_cache(None)
-def count_derivations(grammar: Grammar, height: int, atom: tuple = ("ROOT",)) -> int:
-    "The exact number of derivations with at most `height` rules on top of one another."
-    if atom in grammar.words or not height:
-        return len(grammar.words.get(atom, ()))
-    return sum(math.prod(count_derivations(grammar, height - 1, child) for child in instance.children.values())
-               for way in grammar.ways[atom] for instance in way)
-
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #900f9762
 class Written(NamedTuple):
     """What a part of a derivation has written: numbered words in both languages, English trees, and what rules above
@@ -190,12 +178,9 @@ class Written(NamedTuple):
     german: list
     trees: list
     head: int
-    offer: int
-    "the noun that a later pronoun may stand for"
-    pending: list
-    "pronouns whose antecedent is not found yet"
-    clause: bool
-    "whether a relative clause is in it"
+    offer: int  # the noun that a later pronoun may stand for
+    pending: list  # pronouns whose antecedent is not found yet
+    clause: bool  # whether a relative clause is in it
 
 
 class Log(NamedTuple):

@@ -24,7 +24,7 @@ from pathlib import Path
 from .. import _VOCABULARIES, _find
 from .cleaning import NORMALISERS
 from .corpora import Corpus
-from ..tools.files import InputError, needs, read_json, write_json, writing
+from ..tools.files import InputError, needs, read_json, write_file, write_json
 from ..model.symbols import END, PAD, START, UNKNOWN
 
 # %% ../../nbs/corpus/vocabulary.ipynb #d0ab1af0
@@ -91,8 +91,7 @@ class Vocabulary(ABC):
         if self.separate:
             contents[f"{SOURCE_NAME}{self.source.suffix}"] = self.source.content
         for name, content in contents.items():
-            with writing(Path(folder) / name) as file:
-                file.write(content)
+            write_file(Path(folder) / name, content)
         for name, suffix in product((NAME, SOURCE_NAME), (*KINDS, *_VOCABULARIES)):
             if (other := f"{name}{suffix}") not in contents:
                 (Path(folder) / other).unlink(missing_ok=True)

@@ -35,10 +35,9 @@ class Score(NamedTuple):
     "A score of a whole text, from 0 to 100."
 
     value: float
-    signature: str
-    "how it was counted: scores can be compared if this is the same"
+    signature: str  # how it was counted: scores can be compared if this is the same
+    # sacreBLEU's: the mean over bootstrap samples of the sentences ± half the width of their middle 95%
     interval: tuple[float, float] | None = None
-    "sacreBLEU's: the mean over bootstrap samples of the sentences ± half the width of their middle 95%"
 
 
 def corpus_score(metric, translations: Sequence[str], references: Sequence[str], samples: int) -> Score:
@@ -187,10 +186,8 @@ def paper_bleu(
 class Difference(NamedTuple):
     "The comparison of two systems' translations of the same sentences."
 
-    value: float
-    "the second's score minus the first's"
-    p: float
-    "how often chance alone makes a difference this large, by paired bootstrap (Koehn 2004)"
+    value: float  # the second's score minus the first's
+    p: float  # how often chance alone makes a difference this large, by paired bootstrap (Koehn 2004)
     signature: str
 
 

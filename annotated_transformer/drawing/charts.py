@@ -20,7 +20,7 @@ from html import escape
 from itertools import repeat
 from pathlib import Path
 
-from ..tools.files import checkout, writing
+from ..tools.files import checkout, write_file
 
 # %% ../../nbs/drawing/charts.ipynb #11502331
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F"]
@@ -118,9 +118,7 @@ class Shown:
         path = Path(path)
         if path.suffix not in WRITERS:
             raise ValueError(f"{path.name}: a chart is saved as .svg or .png")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with writing(path) as file:
-            file.write(WRITERS[path.suffix](self.chart.to_dict()))
+        write_file(path, WRITERS[path.suffix](self.chart.to_dict()))
         return path
 
 # %% ../../nbs/drawing/charts.ipynb #a246ab38

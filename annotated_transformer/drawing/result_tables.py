@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .charts import CELL, RULE, html_row, html_table
-from ..tools.files import writing
+from ..tools.files import write_file
 
 # %% ../../nbs/drawing/result_tables.ipynb #bbfe2320
 class Cell(str):
@@ -243,12 +243,10 @@ def write_tables(tables: Mapping[str, ResultTable], out: str | Path) -> list[Pat
     from annotated_transformer.tools.records import book_results
 
     out, paths = Path(out), []
-    out.mkdir(parents=True, exist_ok=True)
     folder = Path(relpath(book_results(), out)).as_posix()
     for name, table in tables.items():
         page = TABLE_PAGE.format(table.name, to_html(table, folder))
         for ending, text in (("html", page), ("md", to_markdown(table, folder)), ("tex", to_latex(table, folder))):
             paths.append(out / f"{name}.{ending}")
-            with writing(paths[-1], "w") as file:
-                file.write(text)
+            write_file(paths[-1], text)
     return paths

@@ -6,8 +6,8 @@
 __all__ = ['A_WORD_IS', 'TESTED_ON', 'SMALL', 'TENTH', 'GRAMMAR', 'CRAFT', 'TENTH_OF_IT', 'SAMPLE', 'RECURRENT',
            'TENTH_RECURRENT', 'CHOICES', 'RATES', 'LONGER', 'EXPERIMENTS', 'BASELINES', 'FOLDERS', 'parser_name',
            'Experiment', 'TreeSession', 'source_of', 'corpus_of', 'vocabulary_of', 'whole_treebank', 'trained',
-           'run_in', 'finished', 'choice', 'in_batches', 'spread', 'chosen_search', 'kept_sentences', 'measure',
-           'baselines', 'steps', 'measured']
+           'run_in', 'finished', 'choice', 'in_batches', 'spread', 'choose_search', 'chosen_search', 'kept_sentences',
+           'measure', 'baselines', 'steps', 'measured']
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #f9d05ef2
 import time
@@ -22,10 +22,11 @@ import pandas as pd
 
 from ..corpus.corpora import Corpus
 from ..corpus.vocabulary import Vocabulary, load_vocabulary
+from .parsing_baselines import Pcfg, right_branching
 from .runner import Place, Session, Step, TimeUp, begun_run
-from ..parsing.bracket_f1 import Pcfg, Scores, right_branching, score_trees
-from ..parsing.parser import (ALPHA, PARSER_SMALL, Parser, choose_search,
-                                                  continue_on, load_parser, parse_trees)
+from ..parsing.bracket_f1 import Scores, score_trees
+from ..parsing.parser import (
+    ALPHA, BEAM, PARSER_SMALL, Parser, continue_on, load_parser, parse_corpus, parse_trees)
 from ..parsing.treebanks import gold_trees, encode_trees, tree_corpus
 from ..parsing.trees import Leaves, Tree, linearise, read_tree, restore
 from ..rivals.base import body_parameters, fitted
@@ -267,6 +268,21 @@ def spread(items: Sequence, most: int) -> list:
     return list(items) if most >= len(items) else [items[i * len(items) // most] for i in range(most)]
 
 # %% ../../nbs/experiments/parsing_runs.ipynb #9cff969e
+def choose_search(parser: Parser, corpus: Corpus, most: int) -> tuple[int, float, dict[tuple[int, float], float]]:
+    """The beam, then the alpha, with the best F1 on `most` development sentences, and the F1 of each pair tried.
+
+    Of equals, the narrowest beam and the alpha nearest to the paper's.
+    """
+    def f1(beam_size: int, alpha: float) -> float:
+        return round(parse_corpus(parser, corpus, "dev", beam_size, alpha, most, progress=True).scores.f1, 2)
+
+    found = {(beam_size, ALPHA): f1(beam_size, ALPHA) for beam_size in (1, 4, 10, BEAM)}
+    beam_size, _ = max(found, key=lambda pair: (found[pair], -pair[0]))
+    found |= {(beam_size, alpha): f1(beam_size, alpha) for alpha in (0.0, 0.6, 1.0)}
+    best = max(found, key=lambda pair: (found[pair], -pair[0], -abs(pair[1] - ALPHA)))
+    return *best, found
+
+
 def chosen_search(name: str, parser: Parser, session: TreeSession) -> dict:
     "`beam_size` and `alpha`, and the F1 of each width and each alpha on the experiment's development set."
     if beam := EXPERIMENTS[name].beam:

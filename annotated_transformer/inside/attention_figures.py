@@ -28,7 +28,7 @@ from ..decoding.translation import Translator
 from ..drawing.charts import PALETTE, Shown, figures_dir, packed, show
 from ..model.attention import recording
 from ..model.symbols import START, UNKNOWN
-from ..tools.files import InputError, writing
+from ..tools.files import InputError, write_file
 
 # %% ../../nbs/inside/attention_figures.ipynb #9233f4b2
 UNKNOWN_MARK = "\u2047"  # shown for what the vocabulary does not know
@@ -67,10 +67,9 @@ class View(NamedTuple):
     queries: list[str]
     keys: list[str]
     weights: Float[np.ndarray, "layer head query key"]
-    special: list[int]
-    "keys that are not words: the start or the end token"
+    special: list[int]  # keys that are not words: the start or the end token
+    # how far each weight lies above its head's average at that offset
     above: Float[np.ndarray, "layer head query key"] | None = None
-    "how far each weight lies above its head's average at that offset"
 
 
 def labels(tokens: Sequence[str], words: list[list[int]], joined: bool) -> list[str]:
@@ -142,13 +141,11 @@ class Drawing:
         path = Path(path)
         if path.suffix not in (".svg", ".png"):
             raise ValueError(f"{path.name}: a drawing is saved as .svg or .png")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = self.svg.encode()
+        content = self.svg
         if path.suffix == ".png":
             import vl_convert
             content = vl_convert.svg_to_png(self.svg, scale=2)
-        with writing(path) as file:
-            file.write(content)
+        write_file(path, content)
         return path
 
     def named(self, name: str | None) -> "Drawing":

@@ -20,7 +20,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from ..tools.files import cache_folder, writing
+from ..tools.files import cache_folder, write_file
 
 # %% ../../nbs/paper/source.ipynb #2fcc8301
 ENVIRONMENT = "ANNOTATED_TRANSFORMER_PAPER"
@@ -99,9 +99,7 @@ def _fetch() -> dict[str, str]:
             f"elsewhere, then save it as {cache} or name it in {ENVIRONMENT}.") from error
     files = _unpack(data, URL)
     with suppress(OSError):  # a cache that cannot be written costs a second fetch, nothing more
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        with writing(cache) as file:
-            file.write(data)
+        write_file(cache, data)
     return files
 
 # %% ../../nbs/paper/source.ipynb #662a8c8e

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PARSER', 'PARSER_SEMI', 'PARSER_TRAINING', 'BEAM', 'ALPHA', 'EXTRA', 'PARSER_SMALL', 'SMALL_TRAINING',
            'PARSER_PRESETS', 'parser_preset', 'TreeProgress', 'TreeConstraint', 'WordedTreeConstraint', 'Parse',
-           'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'choose_search', 'continue_on']
+           'Parser', 'load_parser', 'Parsed', 'parse_trees', 'parse_corpus', 'continue_on']
 
 # %% ../../nbs/parsing/parser.ipynb #76c05ef2
 import math
@@ -63,16 +63,11 @@ class TreeProgress:
     "How far each hypothesis, the beginning of a tree, has come."
 
     src: Int[Tensor, "sentence src"]
-    left: Int[Tensor, "sentence place"]
-    "leaves to come"
-    room: Int[Tensor, "sentence place"]
-    "tokens that may still follow, not counting the end"
-    depth: Int[Tensor, "sentence place"]
-    "open phrases"
-    chain: Int[Tensor, "sentence place"]
-    "brackets opened since the last word or closing bracket"
-    stack: Int[Tensor, "sentence place deepest"]
-    "the tokens that opened the open phrases, outermost first"
+    left: Int[Tensor, "sentence place"]  # leaves to come
+    room: Int[Tensor, "sentence place"]  # tokens that may still follow, not counting the end
+    depth: Int[Tensor, "sentence place"]  # open phrases
+    chain: Int[Tensor, "sentence place"]  # brackets opened since the last word or closing bracket
+    stack: Int[Tensor, "sentence place deepest"]  # the tokens that opened the open phrases, outermost first
 
     def select(self, rows: Int[Tensor, " kept"]) -> None:
         "Drop all sentences but these."
@@ -178,10 +173,8 @@ class Parse(NamedTuple):
     "What a parser found for one sentence."
 
     tree: Tree
-    mended: bool
-    "whether the output was not a tree over the sentence and had to be mended"
-    score: float
-    "log-probability of the output / length penalty"
+    mended: bool  # whether the output was not a tree over the sentence and had to be mended
+    score: float  # log-probability of the output / length penalty
 
 # %% ../../nbs/parsing/parser.ipynb #4a9cebad
 class Parser:
@@ -279,21 +272,6 @@ def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BE
     if most and most < len(gold):
         gold = [gold[i * len(gold) // most] for i in range(most)]
     return parse_trees(parser, gold, beam_size, alpha, progress)
-
-# %% ../../nbs/parsing/parser.ipynb #e5081c94
-def choose_search(parser: Parser, corpus: Corpus, most: int) -> tuple[int, float, dict[tuple[int, float], float]]:
-    """The beam, then the alpha, with the best F1 on `most` development sentences, and the F1 of each pair tried.
-
-    Of equals, the narrowest beam and the alpha nearest to the paper's.
-    """
-    def f1(beam_size: int, alpha: float) -> float:
-        return round(parse_corpus(parser, corpus, "dev", beam_size, alpha, most, progress=True).scores.f1, 2)
-
-    found = {(beam_size, ALPHA): f1(beam_size, ALPHA) for beam_size in (1, 4, 10, BEAM)}
-    beam_size, _ = max(found, key=lambda pair: (found[pair], -pair[0]))
-    found |= {(beam_size, alpha): f1(beam_size, alpha) for alpha in (0.0, 0.6, 1.0)}
-    best = max(found, key=lambda pair: (found[pair], -pair[0], -abs(pair[1] - ALPHA)))
-    return *best, found
 
 # %% ../../nbs/parsing/parser.ipynb #ec77412a
 def continue_on(folder, data, before: Run, steps: int) -> Run:

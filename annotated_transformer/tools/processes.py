@@ -191,29 +191,21 @@ def stop_signals() -> Iterator[list[int]]:
 class Progress:
     "Where a training run stands."
 
-    step: int = 0
-    "updates done"
+    step: int = 0  # updates done
     epoch: int = 0
-    pool: int = 0
-    "of this epoch"
-    position: int = 0
-    "batches of this pool done"
-    seconds: float = 0.0
-    "of training so far, over all sessions"
+    pool: int = 0  # of this epoch
+    position: int = 0  # batches of this pool done
+    seconds: float = 0.0  # of training so far, over all sessions
 
 
 class Done(NamedTuple):
     "An update that was made."
 
-    place: Progress
-    "where the run stands after it"
+    place: Progress  # where the run stands after it
     sentences: Int[np.ndarray, " batch"]
-    loss: Float[Tensor, ""]
-    "summed over this process's target tokens"
-    tokens: int
-    "target tokens, over all processes"
-    skipped: bool = False
-    "whether the gradient overflowed float16, so that the weights stayed as they were"
+    loss: Float[Tensor, ""]  # summed over this process's target tokens
+    tokens: int  # target tokens, over all processes
+    skipped: bool = False  # whether the gradient overflowed float16, so that the weights stayed as they were
 
 # %% ../../nbs/tools/processes.ipynb #0331a76c
 class Clock:

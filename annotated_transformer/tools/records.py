@@ -33,7 +33,7 @@ from shutil import which
 
 import torch
 
-from .. import _COMMAND_LINE
+from .. import _COMMAND_LINE, __version__
 from .files import (
     InputError, add_line, checkout, locked, parse_json, read_json, read_lines, write_json, writing)
 from .options import call, one_line_errors
@@ -79,8 +79,6 @@ def revision() -> str:
 
     `ANNOTATED_REVISION` overrides it.
     """
-    from annotated_transformer import __version__
-
     if given := os.environ.get("ANNOTATED_REVISION"):
         return given
     root = checkout(Path(__file__).resolve().parent if "__file__" in globals() else Path.cwd())
@@ -211,9 +209,7 @@ def read_record(path: str | Path) -> dict:
 
 def write_record(path: str | Path, record: dict) -> None:
     "Write a record with its digest into a file of its own. InputError: one that was changed by hand stands there."
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file():
+    if Path(path).is_file():
         read_record(path)
     write_json(path, sealed(record))
 

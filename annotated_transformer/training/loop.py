@@ -27,7 +27,7 @@ from tqdm import tqdm
 from ..corpus.batching import Batch, ParallelCorpus
 from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..engine.kernels import training_with
-from ..tools.files import InputError, needs, write_json, writing
+from ..tools.files import InputError, needs, write_file, write_json
 from ..tools.processes import (
     Clock, Done, NotFinite, Progress, Report, all_reduce_sum, any_rank, bar_text, in_precision, process_group,
     progress_bar, rank, stop_signals, training_device, world_size)
@@ -122,10 +122,8 @@ def updates(corpus: ParallelCorpus, config: TrainingConfig, progress: Progress
 class Translated(NamedTuple):
     "Sentences of the development set, translated by a model in training."
 
-    examples: list[tuple[str, str, str]]
-    "a few: source, reference, translation"
-    bleu: float | None = None
-    "of more of them, if it was asked for"
+    examples: list[tuple[str, str, str]]  # a few: source, reference, translation
+    bleu: float | None = None  # of more of them, if it was asked for
 
 # %% ../../nbs/training/loop.ipynb #ed501c38
 class Trainer:
@@ -248,12 +246,10 @@ class Trainer:
 
     def show(self, line: dict, examples: list[tuple[str, str, str]]) -> None:
         "Print translations of development sentences, and keep them in `translations/step_N.txt`."
-        names, folder = ("source", "reference", "model"), self.run.folder / "translations"
+        names, path = ("source", "reference", "model"), self.run.folder / "translations" / f"step_{line['step']}.txt"
         text = "\n\n".join("\n".join(f"{name:10} {words}" for name, words in zip(names, example))
                            for example in examples)
-        folder.mkdir(exist_ok=True)
-        with writing(folder / f"step_{line['step']}.txt", "w") as file:
-            file.write(text + "\n")
+        write_file(path, text + "\n")
         title = f"Update {line['step']:,}, development perplexity {line['dev_perplexity']:.2f}"
         with contextlib.suppress(OSError):  # the terminal has gone
             tqdm.write(f"\n{title}\n{text}\n", file=sys.stderr)

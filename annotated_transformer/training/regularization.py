@@ -43,12 +43,9 @@ def smoothed_loss(
 class Quality(NamedTuple):
     "How well a model predicts a text."
 
-    perplexity: float
-    "per word piece, without label smoothing, the end token counted (Table 3's column)"
-    accuracy: float
-    "the share of target tokens that are the model's first choice"
-    tokens: int
-    "the target tokens measured"
+    perplexity: float  # per word piece, without label smoothing, the end token counted (Table 3's column)
+    accuracy: float  # the share of target tokens that are the model's first choice
+    tokens: int  # the target tokens measured
 
 
 def losses_of(
@@ -108,13 +105,10 @@ def measure(model: nn.Module, batches: Iterable[Batch]) -> Quality:
 class Calibration(NamedTuple):
     "Predictions sorted into bins by the probability of the first choice."
 
-    confidence: Float[Tensor, " bins"]
-    "the mean probability in a bin (NaN where a bin is empty)"
-    accuracy: Float[Tensor, " bins"]
-    "the share of right choices in a bin"
+    confidence: Float[Tensor, " bins"]  # the mean probability in a bin (NaN where a bin is empty)
+    accuracy: Float[Tensor, " bins"]  # the share of right choices in a bin
     count: Int[Tensor, " bins"]
-    error: float
-    "expected calibration error: |accuracy - confidence|, weighted by count"
+    error: float  # expected calibration error: |accuracy - confidence|, weighted by count
 
 
 def calibration(

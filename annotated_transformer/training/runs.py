@@ -25,7 +25,7 @@ from ..engine.kinds import architecture, build, kind_of, resolved
 from .checkpoints import Checkpoints, remove_partial, load_weights
 from .presets import named_now
 from ..tools.files import (
-    InputError, creating, file_digest, locked, read_json, taken, write_json, writing)
+    InputError, creating, file_digest, locked, read_json, taken, write_file, write_json)
 from ..tools.options import check_fields
 from annotated_transformer.tools.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
@@ -51,8 +51,7 @@ class History:
 
     def rewrite(self, lines: list[dict]) -> None:
         "Put these lines in the place of `metrics.jsonl`."
-        with writing(self.folder / "metrics.jsonl", "w") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        write_file(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
     def begin_session(self, step: int) -> None:
         "Note that a session starts from `step`."
@@ -197,8 +196,7 @@ class Run:
         with creating(folder) as new:
             vocabulary.save(new)
             if weights:
-                with writing(new / "initial.safetensors") as file:
-                    file.write(save(weights))
+                write_file(new / "initial.safetensors", save(weights))
             write_json(new / "config.json", config)
         return cls(folder, config)
 
@@ -268,8 +266,8 @@ class Run:
         "Write the average of these checkpoints, to translate with."
         if not paths:
             raise InputError(f"{self.folder}: no intact checkpoint to average")
-        with writing(self.folder / "averaged.safetensors") as file:
-            file.write(save(mean_weights([load_weights(path / "model.safetensors") for path in paths])))
+        mean = mean_weights([load_weights(path / "model.safetensors") for path in paths])
+        write_file(self.folder / "averaged.safetensors", save(mean))
 
     def save_checkpoint(self, step: int, model: nn.Module, state: dict, keep: int, every: int = 1,
                         best: int | None = None) -> None:
@@ -385,11 +383,9 @@ def dequantize_rows(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def ship(run: Run, folder: str | Path, bits: Literal[8, 16] = 16) -> None:
     "Write what translation needs to `folder`, at this many bits per weight, as in the package's `pretrained/`."
     folder, weights = Path(folder), run.weights()
-    folder.mkdir(parents=True, exist_ok=True)
     run.vocabulary().save(folder)
     stored = (quantize_rows(weights) if bits == 8
               else {name: tensor.half() for name, tensor in weights.items()})
-    with writing(folder / "averaged.safetensors") as file:
-        file.write(save(stored))
+    write_file(folder / "averaged.safetensors", save(stored))
     write_json(folder / "record.json", run.record.read())
     write_json(folder / "config.json", run.config)

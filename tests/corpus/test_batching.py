@@ -104,7 +104,7 @@ def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
     path = tmp_path_factory.mktemp("ids") / "x"
     vocabulary = Letters(size)
     expected = [ids + [END] for ids in vocabulary.encode_batch(lines)]
-    assert encode_lines(path, lines, vocabulary, chunk) == sum(map(len, expected))
+    assert encode_lines(path, lines, len(lines), vocabulary, chunk) == sum(map(len, expected))
     sequences = Sequences(path)
     assert [sequences[i].tolist() for i in range(len(sequences))] == expected
     assert sequences.lengths().tolist() == list(map(len, expected))
@@ -117,7 +117,8 @@ def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
                                     "cut ends", "empty ends", "other ends"])
 def test_broken_files_are_refused(tmp_path, damage):
     path, ids, ends = tmp_path / "x", tmp_path / "x.ids", tmp_path / "x.ends.npy"
-    encode_lines(path, [] if damage == "empty corpus" else ["abc", "de", ""], Letters())
+    lines = [] if damage == "empty corpus" else ["abc", "de", ""]
+    encode_lines(path, lines, len(lines), Letters())
     {"empty corpus": lambda: None, "no files": lambda: [ids.unlink(), ends.unlink()], "no ends": ends.unlink,
      "no ids": ids.unlink,
      "cut ids": lambda: ids.write_bytes(ids.read_bytes()[:-2]),
@@ -135,7 +136,7 @@ def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
     @settings(max_examples=150, deadline=None)
     @given(st.lists(st.text("abcde ,!(-1/\u2581\u6771\u4eac\u00a0\t", max_size=30), min_size=1, max_size=5))
     def check(lines):
-        encode_lines(tmp_path / "x", lines, vocabulary, chunk=2)
+        encode_lines(tmp_path / "x", lines, len(lines), vocabulary, chunk=2)
         sequences = Sequences(tmp_path / "x")
         assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END]
                                                                       for ids in vocabulary.encode_batch(lines)]
@@ -146,7 +147,7 @@ def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
 def test_lengths_and_padded_rows(tmp_path, longest, dtype):
     rng = np.random.default_rng(0)
     lines = ["a" * n for n in [*rng.integers(0, 9, 40), longest - 1]]
-    encode_lines(tmp_path / "x", lines, Letters(), chunk=7)
+    encode_lines(tmp_path / "x", lines, len(lines), Letters(), chunk=7)
     sequences = Sequences(tmp_path / "x")
     assert sequences.lengths(chunk=6).tolist() == [len(line) + 1
                                                    for line in lines] and sequences.lengths().dtype == dtype
@@ -183,7 +184,7 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
     assert [found[i] for i in range(300)] == pairs
     with pytest.raises(InputError, match="no split 'valid'"):
         ParallelCorpus(corpus.folder, "valid")
-    encode_lines(corpus.path("dev", "tgt"), ["one line"], vocabulary)
+    encode_lines(corpus.path("dev", "tgt"), ["one line"], 1, vocabulary)
     with pytest.raises(InputError, match="5 encoded sources and 1 targets"):
         ParallelCorpus(corpus.folder, "dev")
 

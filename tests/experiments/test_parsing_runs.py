@@ -3,8 +3,11 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotated_transformer.experiments import parsing_runs
+from annotated_transformer.experiments.parsing_baselines import right_branching
 from annotated_transformer.experiments.runner import Place, TimeUp, summary, work
 from annotated_transformer.model.transformer import TransformerConfig
 from annotated_transformer.parsing import parser as parsing
@@ -142,3 +145,11 @@ def test_what_is_wrong_with_a_run(tmp_path):
     [step] = parsing_runs.steps(["craft"], scale=SCALE)
     with pytest.raises(InputError, match="--data .*treebank_craft"):
         step.do(Place(tmp_path, tmp_path / "runs", tmp_path / "out"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", ".", ","]), min_size=1, max_size=30))
+def test_right_branching_is_a_tree_over_the_words(words):
+    tree = right_branching(words)
+    assert tree.words == words and read_tree(str(tree)) == tree
+    assert all(b.end >= len(words) - 1 for b in tree.brackets)

@@ -14,7 +14,6 @@ from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.corpus.vocabulary import Vocabulary, load_vocabulary
 from annotated_transformer.model.symbols import END
 from annotated_transformer.parsing import parser as parsing
-from annotated_transformer.parsing.bracket_f1 import right_branching
 from annotated_transformer.parsing.parser import Parser, TreeConstraint, WordedTreeConstraint, load_parser, parse_corpus
 from annotated_transformer.parsing.treebanks import (
     escape, gold_trees, encode_trees, source_line, tokenise, tree_corpus, tree_files, treebank)
@@ -458,13 +457,3 @@ def test_going_on_from_another_run(small_parser, tmp_path, treebanks):
     run = parsing.continue_on(tmp_path / "run", corpus.folder, before, 4)
     assert run.checkpoints.load()[1]["progress"]["step"] == 8
     assert train(run) and run.history.metrics()[-1]["step"] == 12 and run.config["data"]["name"] == "craft"
-
-
-# --- without a network ------------------------------------------------------------------------------------------------
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["a", "b", ".", ","]), min_size=1, max_size=30))
-def test_right_branching_is_a_tree_over_the_words(words):
-    tree = right_branching(words)
-    assert tree.words == words and read_tree(str(tree)) == tree
-    assert all(b.end >= len(words) - 1 for b in tree.brackets)
