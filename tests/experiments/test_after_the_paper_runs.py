@@ -1,10 +1,10 @@
 """The runs after the paper, on tiny sizes: each leaves what its rules ask for, and a stopped one goes on."""
 import pytest
 
-from annotated_transformer.experiments import after_the_paper
-from annotated_transformer.experiments.after_the_paper import steps
-from annotated_transformer.experiments.runner import Place, TimeUp, read_plan
+from annotated_transformer.experiments.runner import Place, Session, TimeUp, experiment, read_plan
 from annotated_transformer.tools.files import InputError
+
+steps = experiment("after_the_paper").steps
 
 
 @pytest.mark.slow
@@ -18,7 +18,7 @@ def test_every_run_leaves_a_record_with_what_its_rules_ask_for(what, tmp_path):
 
 
 def test_a_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    place, once, calls = Place(tmp_path, tmp_path / "runs", tmp_path / "out"), after_the_paper.Session.once, []
+    place, once, calls = Place(tmp_path, tmp_path / "runs", tmp_path / "out"), Session.once, []
     [step] = steps([{"what": "spans", "seeds": [0]}], scale=0.005)
 
     def stopping(session, name, measure):
@@ -27,13 +27,13 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
             raise TimeUp
         return once(session, name, measure)
 
-    monkeypatch.setattr(after_the_paper.Session, "once", stopping)
+    monkeypatch.setattr(Session, "once", stopping)
     with pytest.raises(TimeUp):
         step.do(place)
     folder = place.runs / "after" / "after_spans_seed0"
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json") if path.name != "clock.json"}
     assert len(before) == 2
-    monkeypatch.setattr(after_the_paper.Session, "once", once)
+    monkeypatch.setattr(Session, "once", once)
     record = step.do(place)
     assert before.items() <= {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}.items()
     assert record["status"] == "finished" and len(record["sittings"]) == 2

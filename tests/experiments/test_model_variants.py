@@ -12,10 +12,10 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.engine.fast import plain
 from annotated_transformer.engine.kinds import build
-from annotated_transformer.experiments import by_distance, model_variants
+from annotated_transformer.experiments import model_variants
 from annotated_transformer.experiments.judge import read_claims
 from annotated_transformer.experiments.rivals_measured import System, read_rules
-from annotated_transformer.experiments.runner import Place, Step, read_plan, summary, work
+from annotated_transformer.experiments.runner import Place, Step, experiment, read_plan, summary, work
 from annotated_transformer.model.symbols import START
 from annotated_transformer.model.transformer import TransformerConfig, count_parameters
 from annotated_transformer.tools.files import InputError
@@ -23,6 +23,8 @@ from annotated_transformer.tools.records import add_record, find_record, make_re
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import PRESETS
+
+by_distance = experiment("by_distance")
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
 FEW = {"batch_tokens": 300, "steps": 2, "warmup_steps": 1, "save_every": 2, "keep": 1}

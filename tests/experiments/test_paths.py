@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from annotated_transformer.experiments import paths
 from annotated_transformer.experiments.complexity import LAYERS, Sizes
-from annotated_transformer.experiments.runner import Place
+from annotated_transformer.experiments.runner import Place, experiment
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import add_record
 
+paths = experiment("paths")
 RULES = paths.recall_rules()
 TINY = RULES._replace(
     task=replace(RULES.task, symbols=4, nearest=2, farthest=8, room=1, distances=(2, 8),

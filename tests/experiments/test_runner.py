@@ -1,10 +1,12 @@
 """Plans and who carries them out: what comes first, what waits, that nothing is done twice, and what a kill leaves."""
 import json
+import math
 import os
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -268,6 +270,23 @@ def test_the_comparison_under_way_is_a_plan(tmp_path, capsys):
         old = rules.systems[name]
         assert system._replace(peak=0.0, seeds=old.seeds) == old
         assert rivals_measured.chosen(new, system, RESULTS) == rivals_measured.chosen(rules, old, RESULTS)
+
+
+def test_a_study_is_its_chapters_cells(tmp_path, monkeypatch):
+    "The marked cells of a chapter that exports nothing run, and no others; where there is no checkout there is none."
+    (tmp_path / "nbs/experiments").mkdir(parents=True)
+    cells = ["#| study\nimport math", "raise SystemExit", "#| study\ndef steps(n):\n    return n // 0"]
+    (tmp_path / "nbs/experiments/toy_study.ipynb").write_text(json.dumps({"cells": [{"source": [c]} for c in cells]}))
+    monkeypatch.setattr(runner, "checkout", lambda here: None)
+    with pytest.raises(InputError, match="in the checkout alone"):
+        steps_of({"steps": "toy_study.steps"})
+    monkeypatch.setattr(runner, "checkout", lambda here: tmp_path)
+    study = runner.experiment("toy_study")
+    assert runner.experiment("toy_study") is study and study.math is math
+    del sys.modules[study.__name__]
+    with pytest.raises(ZeroDivisionError) as raised:
+        study.steps(1)
+    assert "return n // 0" in "".join(traceback.format_exception(raised.value))
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from annotated_transformer.experiments import section_3
-from annotated_transformer.experiments.runner import Place
+from annotated_transformer.experiments.runner import Place, experiment
+
+section_3 = experiment("section_3")
 
 
 def test_the_symbols_of_a_memory_differ():

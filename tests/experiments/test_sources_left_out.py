@@ -4,11 +4,12 @@ import pytest
 from annotated_transformer.commands.prepare import prepare_sources_command
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.corpora import Corpus
-from annotated_transformer.experiments import sources_left_out
-from annotated_transformer.experiments.runner import Place, work
-from annotated_transformer.experiments.sources_left_out import steps, without
+from annotated_transformer.experiments.runner import Place, experiment, work
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import read_records
+
+sources_left_out = experiment("sources_left_out")
+steps, without = sources_left_out.steps, sources_left_out.without
 
 
 @pytest.fixture(scope="module")
