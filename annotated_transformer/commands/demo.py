@@ -10,6 +10,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
@@ -25,16 +26,16 @@ from ..decoding.evaluation import evaluate
 from ..decoding.translation import Translator, load
 
 # %% ../../nbs/commands/demo.ipynb #5980bdbb
-def demo_command(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> None:
+def demo_command(
+    folder: Annotated[Path, "where data, run and picture go; a demo that was stopped is continued"] = Path("runs/demo"),
+    /, *,
+    steps: Annotated[int | None, "updates (default: 900)"] = None,
+) -> None:
     """Learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture.
 
     Examples:
       annotated-transformer demo
       annotated-transformer demo runs/longer --steps 2000
-
-    Args:
-        folder: where data, run and picture go; a demo that was stopped is continued
-        steps: updates (default: 900)
     """
     for library in ("sacrebleu", "altair", "vl_convert"):  # now, not after the training
         needs(library, "all")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
@@ -302,12 +302,23 @@ def chosen_preset(config: str | None, kind: str | None) -> tuple[Preset | None, 
 
 # %% ../../nbs/commands/train.ipynb #87b2092c
 def train_command(
-    folder: Path, /, *,
-    data: Path | None = None,
-    config: str | None = None, kind: str | None = None, from_: str | None = None,
-    minutes: float | None = None, device_tokens: int | None = None,
-    compile: bool = False, tensorboard: bool = False,
-    abandon: str | None = None,
+    folder: Annotated[Path, "the run directory; one that exists is continued"], /, *,
+    data: Annotated[Path | None, "a corpus made by `prepare`"] = None,
+    config: Annotated[str | None,
+                      "a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, "
+                      "parser-small, rival-transformer, recurrent-own, convolutional-own, bytenet-own; a TOML file; or "
+                      "another run's directory (default: small); further options change single values"] = None,
+    kind: Annotated[str | None, "another kind of model: recurrent, input-feeding, deep-att, convolutional, "
+                                "bytenet, mixture-of-experts, or one of your own; with --help: its options"] = None,
+    from_: Annotated[str | None, "begin with the weights of another run, "
+                                 "of weights that ship, or of a safetensors file"] = None,
+    minutes: Annotated[float | None, "stop after this many minutes, leaving a run that continues"] = None,
+    device_tokens: Annotated[int | None, "an update of more positions a side and process is made in parts "
+                                         "(default: 32768; less: less memory)"] = None,
+    compile: Annotated[bool, "let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)"] = False,
+    tensorboard: Annotated[bool, "write the report as TensorBoard's event files too"] = False,
+    abandon: Annotated[str | None, "why the run is given up: "
+                                   "it leaves a record that says so, and is not trained any further"] = None,
     **changes: configurations,
 ) -> None:
     """Train a model, or continue a run that was stopped.
@@ -319,22 +330,6 @@ def train_command(
       annotated-transformer train runs/mine --data data/mine --config mine.toml
       annotated-transformer train runs/tuned --data data/other --from runs/mine
       torchrun --nproc-per-node 8 -m annotated_transformer train runs/wmt --data data/wmt --config base
-
-    Args:
-        folder: the run directory; one that exists is continued
-        data: a corpus made by `prepare`
-        config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi,
-            parser-small, rival-transformer, recurrent-own, convolutional-own, bytenet-own; a TOML file; or another
-            run's directory (default: small); further options change single values
-        kind: another kind of model: recurrent, input-feeding, deep-att, convolutional, bytenet, mixture-of-experts, or
-            one of your own; with --help: its options
-        from_: begin with the weights of another run, of weights that ship, or of a safetensors file
-        minutes: stop after this many minutes, leaving a run that continues
-        device_tokens: an update of more positions a side and process is made in parts (default: 32768; less: less
-            memory)
-        compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
-        tensorboard: write the report as TensorBoard's event files too
-        abandon: why the run is given up: it leaves a record that says so, and is not trained any further
     """
     if abandon is not None:
         others = {"data": data, "config": config, "kind": kind, "from": from_, "minutes": minutes,
@@ -357,18 +352,17 @@ def train_command(
             say(f"Stopped. Continue with: annotated-transformer train {in_shell(folder)}")
 
 # %% ../../nbs/commands/train.ipynb #d77b2912
-def average_command(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:
+def average_command(
+    run: Annotated[Path, "a run directory"], /, *,
+    last: Annotated[int | None, "how many of the newest checkpoints to average"] = None,
+    best: Annotated[bool, "take the one whose development set was best"] = False,
+    data: Annotated[Path | None, "the corpus that it was trained on, where that has moved"] = None,
+) -> None:
     """Choose the checkpoints to translate with: the average of the last ones, or the best single one.
 
     Examples:
       annotated-transformer average runs/mine --last 5
       annotated-transformer average runs/mine --best
-
-    Args:
-        run: a run directory
-        last: how many of the newest checkpoints to average
-        best: take the one whose development set was best
-        data: the corpus that it was trained on, where that has moved
     """
     if (last is None) != best:
         raise InputError("give either --last N or --best")

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from ..corpus.cleaning import to_nfc
 from ..corpus.corpora import is_treebank
@@ -223,11 +224,29 @@ def runs_and_file(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
 
 # %% ../../nbs/commands/translate.ipynb #fc2a4121
 def translate_command(
-    run: Path, /, *others: Path,
-    beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
-    prefix: str | None = None, max_length: int | None = None,
-    sample: bool = False, temperature: float = 1.0, seed: int = 0, strict: bool = False,
-    batch_tokens: int = 1000, precision: Precision | None = None,
+    run: Annotated[Path, "a run directory, or the name of weights that ship: "
+                         "ende (English to German), or grammar (of the built-in grammar's words alone)"], /,
+    *others: Annotated[Path, "more runs, all of which write together as one ensemble; "
+                             "last, a text file, one sentence a line (standard input where not given)"],
+    beam_size: Annotated[int, "hypotheses kept at each step (1: greedy)"] = 4,
+    alpha: Annotated[float, "exponent of the length penalty (0: none)"] = 0.6,
+    nbest: Annotated[int | None, "this many translations a line, with their scores (no more than beam_size)"] = None,
+    scores: Annotated[bool, "write the score of each translation, and of each of its tokens"] = False,
+    prefix: Annotated[str | None, "a text that each translation begins with; "
+                                  "end it with a space where its last word is complete"] = None,
+    max_length: Annotated[int | None, "the most tokens of a translation, its end token included "
+                                      "(default: the source's number + 50)"] = None,
+    sample: Annotated[bool, "draw each token with the probability that the model gives it, "
+                            "instead of searching"] = False,
+    temperature: Annotated[float, "of the draws: below 1, likely tokens become likelier"] = 1.0,
+    seed: Annotated[int, "of the draws"] = 0,
+    strict: Annotated[bool, "what a warning would name, "
+                            "such as a character that the vocabulary lacks, is an error"] = False,
+    batch_tokens: Annotated[int, "tokens of the sentences that are searched together (less: less memory)"] = 1000,
+    precision: Annotated[Precision | None,
+                         "what the weights are rounded to (default: float16, in which runs are scored, too); "
+                         "bfloat16 and int8 also round what they are multiplied with, which is faster and changes "
+                         "some translations"] = None,
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
@@ -242,25 +261,6 @@ def translate_command(
       annotated-transformer translate runs/multi30k text.en > text.de
       annotated-transformer translate runs/multi30k text.en --beam-size 10 --nbest 10 --scores > text.nbest
       annotated-transformer translate runs/seed1 runs/seed2 runs/seed3 text.en > text.de
-
-    Args:
-        run: a run directory, or the name of weights that ship: ende (English to German), or grammar (of the built-in
-          grammar's words alone)
-        others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line
-          (standard input where not given)
-        beam_size: hypotheses kept at each step (1: greedy)
-        alpha: exponent of the length penalty (0: none)
-        nbest: this many translations a line, with their scores (no more than beam_size)
-        scores: write the score of each translation, and of each of its tokens
-        prefix: a text that each translation begins with; end it with a space where its last word is complete
-        max_length: the most tokens of a translation, its end token included (default: the source's number + 50)
-        sample: draw each token with the probability that the model gives it, instead of searching
-        temperature: of the draws: below 1, likely tokens become likelier
-        seed: of the draws
-        strict: what a warning would name, such as a character that the vocabulary lacks, is an error
-        batch_tokens: tokens of the sentences that are searched together (less: less memory)
-        precision: what the weights are rounded to (default: float16, in which runs are scored, too); bfloat16 and
-          int8 also round what they are multiplied with, which is faster and changes some translations
     """
     search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
                           sample=sample, temperature=temperature, seed=seed)
