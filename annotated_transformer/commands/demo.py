@@ -47,12 +47,10 @@ def demo_command(
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
         learn_and_encode(grammar_corpus(data), VocabularyOptions(), SIZES["grammar"])
-    preset = None if (run_folder / "config.json").exists() else "tiny"
-    run = open_or_start(run_folder, data, preset, given)
+    run = open_or_start(run_folder, data, None if (run_folder / "config.json").exists() else "tiny", given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data, translate=translator_of_dev(run, data)):
-        say(f"Stopped. Continue with: annotated-transformer demo {in_shell(folder)}")
-        return
+        return say(f"Stopped. Continue with: annotated-transformer demo {in_shell(folder)}")
     say("3/4  Translating sentences that it has never seen")
     translator = load(run_folder)
     show_translations(translator, Corpus.open(data))

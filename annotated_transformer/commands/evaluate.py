@@ -26,7 +26,7 @@ from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError, counted, file_digest
-from ..tools.options import say, write_bytes
+from ..tools.options import flag, say, write_bytes
 from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, is_pretrained
 from ..decoding.scores import Score, Tokenizer, check_scoring, moses_languages, paired, tokenizer_of
@@ -53,8 +53,8 @@ def score_table(found: dict[str, Any]) -> str:
             between = "{:.2f} to {:.2f}".format(*found["intervals"][kind]) if kind in found["intervals"] else ""
             lines.append(f"  {label:12} {metrics[kind]:6.2f}   {between:15}  {found['signatures'][kind]}")
     if "perplexity" in metrics:
-        per_word = f"{metrics['perplexity_per_word']:.3f} per word"
-        lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, {per_word}")
+        lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, "
+                     f"{metrics['perplexity_per_word']:.3f} per word")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
     if "search" in found:
         lines.append("  " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found["search"].items()))
@@ -224,17 +224,16 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
                                   tokenize=tokenize)
     searched, search = search, search | {"precision": translator.precision}
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
-    scored = None
     try:
         for member in members:
             member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a set is noted
         scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
+        if record is not None:
+            write_record(record, scored | {"name": record.stem})
     except OSError as error:  # another user's folder, or a disk without rights: the scores are shown all the same
         if record is not None:
             raise
         say(f"warning: {error.filename or translator.run.folder}: {error.strerror}: the scores are not kept there")
-    if record is not None:
-        write_record(record, scored | {"name": record.stem})
     if rival:
         other = rival.translate(sources, **searched, progress=True)
     found = score_summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
@@ -302,7 +301,7 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
     if missing := sorted(wanted - set(typed)):
         raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by line"
                          + (", and --src is what they translate" if run else ""))
-    if others := [f"--{name.replace('_', '-')}" for name in typed if name in unused]:
+    if others := [flag(name) for name in typed if name in unused]:
         raise InputError(f"{', '.join(others)}: has no effect on {source}: leave it out")
 
 # %% ../../nbs/commands/evaluate.ipynb #c85888d5

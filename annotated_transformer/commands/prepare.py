@@ -20,7 +20,7 @@ from ..corpus.batching import encode_corpus, encoded_so_far, unknown_tokens
 from ..corpus.cleaning import Cleaning
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, needs
-from ..tools.options import say
+from ..tools.options import flag, say
 from ..tools.text_files import in_shell
 from ..corpus.sources import mixed_corpus, multi30k, wmt14
 from ..training.runs import find_run
@@ -58,7 +58,7 @@ class VocabularyOptions:
             idle |= {"vocab_size": self.vocab_size, "separate_vocabularies": self.separate_vocabularies}
         for name, value in (idle | {"byte_fallback": self.byte_fallback and taken != "--vocabulary bpe"}).items():
             if value:
-                raise InputError(f"--{name.replace('_', '-')}: has no effect with {taken}: leave one of them out")
+                raise InputError(f"{flag(name)}: has no effect with {taken}: leave one of them out")
         if self.vocabulary == "word-pieces":
             needs("tokenizers", "corpora")  # now, not after the text was made
 

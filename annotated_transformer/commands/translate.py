@@ -66,8 +66,8 @@ def likely_mistake(translator: translation.Translator, text: str, ids: Sequence[
     """What may make the translation of a line, with these ids, a poor one, and the remedy; two empty strings where
     nothing does."""
     if len(ids) > translator.trained_tokens:
-        most = translator.trained_tokens
-        return f"{len(ids):,} tokens, more than any that the model was trained on ({most:,} at most)", "divide it"
+        return (f"{len(ids):,} tokens, more than any that the model was trained on "
+                f"({translator.trained_tokens:,} at most)", "divide it")
     if UNKNOWN in ids or WORD_START in text:
         lacking = listed(unknown_parts(translator.vocabulary.source, text), code_points)
         return f"characters that the vocabulary lacks: {lacking}", "replace them"
@@ -77,8 +77,7 @@ def likely_mistake(translator: translation.Translator, text: str, ids: Sequence[
                 "leave them out, and compose the letters (NFC)")
     data = translator.run.config["data"]
     if data.get("name") in ("grammar", "grammar-trees") and data["src"] == "en":
-        strange = [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in english_words()]
-        if strange:
+        if strange := [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in english_words()]:
             return (f"words that the built-in grammar lacks, and this model knows no others: {listed(strange)}",
                     "take other words")
     return "", ""
@@ -164,14 +163,15 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
 
 
 def translation_lines(
-    translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options
+    translator: translation.Translator, name: str, strict: bool, search: SearchConfig, n_best: bool, scores: bool,
+    **options,
 ) -> Callable:
-    "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
+    "The `answer` for `answer_lines`, as `output` writes it; `options` are those of `Translator.search`."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         count, refused = check_lines(translator, texts, first, name, strict)
         found = translator.n_best(texts[:count], search.n_best, search, progress=bar, first_line=first, **options)
         for number, translations in enumerate(found, first - 1):
-            yield write(translations, number)
+            yield output(translations, number, n_best, scores)
         if refused:
             raise refused
     return answer
@@ -270,10 +270,10 @@ def translate_command(
     translator = ensemble([translation.load(one, precision) for one in runs])
     if is_treebank(translator.run.config["data"].get("tgt")):
         raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
-    write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
     with opened(file) as (stream, name):
-        answer = translation_lines(translator, name, strict, search, write, batch_tokens=batch_tokens)
+        answer = translation_lines(translator, name, strict, search, nbest is not None, scores,
+                                   batch_tokens=batch_tokens)
         if file is None and stream.isatty():
-            reply = lambda line: b"".join(answer([line], 1, False)).decode("utf-8")  # noqa: E731
-            return converse(typed_lines(stream), reply, lambda line: save_attention(translator, line))
+            return converse(typed_lines(stream), lambda line: b"".join(answer([line], 1, False)).decode("utf-8"),
+                            lambda line: save_attention(translator, line))
         answer_lines(stream, name, "translating", answer)
