@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from annotated_transformer.commands.train import existing_run
+from annotated_transformer.commands.train import open_or_start
 from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.training.loop import train
@@ -47,7 +47,8 @@ def test_it_translates_as_it_did(old):
 def test_it_goes_on_as_it_did(old, monkeypatch):
     "Five updates more, beside what 0.1 reported of them on the machine that made these files."
     monkeypatch.chdir(old)  # the run names its corpus by a relative path
-    run, then = existing_run(Path("run"), None, None, {"steps": 2005}), json.loads((old / "continued.json").read_text())
+    run = open_or_start(Path("run"), None, None, {"steps": 2005})
+    then = json.loads((old / "continued.json").read_text())
     assert train(run)
     now = run.history.metrics()[-1]
     assert [line["step"] for line in run.history.metrics()] == [500, 1000, 1500, 2000, 2005]

@@ -10,6 +10,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from ..inside.attention_figures import head_view
 from .evaluate import keep_scores, recordable
@@ -25,16 +26,16 @@ from ..decoding.evaluation import evaluate
 from ..decoding.translation import Translator, load
 
 # %% ../../nbs/commands/demo.ipynb #5980bdbb
-def demo_command(folder: Path = Path("runs/demo"), /, *, steps: int | None = None) -> None:
+def demo_command(
+    folder: Annotated[Path, "where data, run and picture go; a demo that was stopped is continued"] = Path("runs/demo"),
+    /, *,
+    steps: Annotated[int | None, "updates (default: 900)"] = None,
+) -> None:
     """Learn to translate in a few minutes: the built-in grammar, a tiny model, its translations and a picture.
 
     Examples:
       annotated-transformer demo
       annotated-transformer demo runs/longer --steps 2000
-
-    Args:
-        folder: where data, run and picture go; a demo that was stopped is continued
-        steps: updates (default: 900)
     """
     for library in ("sacrebleu", "altair", "vl_convert"):  # now, not after the training
         needs(library, "all")
@@ -46,12 +47,10 @@ def demo_command(folder: Path = Path("runs/demo"), /, *, steps: int | None = Non
     if not (data / "encoded.json").exists():
         say("1/4  Writing English and German sentences from the built-in grammar")
         learn_and_encode(grammar_corpus(data), VocabularyOptions(), SIZES["grammar"])
-    preset = None if (run_folder / "config.json").exists() else "tiny"
-    run = open_or_start(run_folder, data, preset, given)
+    run = open_or_start(run_folder, data, None if (run_folder / "config.json").exists() else "tiny", given)
     say("2/4  Training (Ctrl-C stops it; the same command continues)")
     if not train(run, data, translate=translator_of_dev(run, data)):
-        say(f"Stopped. Continue with: annotated-transformer demo {in_shell(folder)}")
-        return
+        return say(f"Stopped. Continue with: annotated-transformer demo {in_shell(folder)}")
     say("3/4  Translating sentences that it has never seen")
     translator = load(run_folder)
     show_translations(translator, Corpus.open(data))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from unicodedata import normalize
 
 from ..tools import text_files
@@ -26,7 +26,7 @@ from ..decoding.search import SearchConfig
 from .train import corpus_of
 from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError, counted, file_digest
-from ..tools.options import say, write_bytes
+from ..tools.options import flag, say, write_bytes
 from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, is_pretrained
 from ..decoding.scores import Score, Tokenizer, check_scoring, moses_languages, paired, tokenizer_of
@@ -53,8 +53,8 @@ def score_table(found: dict[str, Any]) -> str:
             between = "{:.2f} to {:.2f}".format(*found["intervals"][kind]) if kind in found["intervals"] else ""
             lines.append(f"  {label:12} {metrics[kind]:6.2f}   {between:15}  {found['signatures'][kind]}")
     if "perplexity" in metrics:
-        per_word = f"{metrics['perplexity_per_word']:.3f} per word"
-        lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, {per_word}")
+        lines.append(f"  {'perplexity':12} {metrics['perplexity']:6.3f} per token, "
+                     f"{metrics['perplexity_per_word']:.3f} per word")
         lines.append(f"  {'accuracy':12} {100 * metrics['accuracy']:6.2f}% of target tokens")
     if "search" in found:
         lines.append("  " + ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found["search"].items()))
@@ -224,17 +224,16 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
                                   tokenize=tokenize)
     searched, search = search, search | {"precision": translator.precision}
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
-    scored = None
     try:
         for member in members:
             member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a set is noted
         scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
+        if record is not None:
+            write_record(record, scored | {"name": record.stem})
     except OSError as error:  # another user's folder, or a disk without rights: the scores are shown all the same
         if record is not None:
             raise
         say(f"warning: {error.filename or translator.run.folder}: {error.strerror}: the scores are not kept there")
-    if record is not None:
-        write_record(record, scored | {"name": record.stem})
     if rival:
         other = rival.translate(sources, **searched, progress=True)
     found = score_summary(name, result.sentences, result.scores, result.metrics) | {"search": search}
@@ -242,11 +241,24 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
 
 # %% ../../nbs/commands/evaluate.ipynb #c20aefe9
 def evaluate_command(
-    run: Path | None = None, /, *others: Path,
-    translations: Path | None = None, references: Path | None = None, src: Path | None = None,
-    data: Path | None = None, split: str | None = None, language: str | None = None,
-    tokenize: Tokenizer | None = None, beam_size: int | None = None, alpha: float | None = None,
-    against: str | None = None, json: bool = False, record: Path | None = None,
+    run: Annotated[Path | None, "a run directory"] = None, /,
+    *others: Annotated[Path, "more runs, all of which are scored together as one ensemble"],
+    translations: Annotated[Path | None, "a file of translations, instead of a run"] = None,
+    references: Annotated[Path | None, "what is right, line by line, for --translations or --src"] = None,
+    src: Annotated[Path | None, "sources in a file of your own, for a run to translate, instead of a split"] = None,
+    data: Annotated[Path | None, "a corpus made by `prepare` (default: the one that the run was trained on)"] = None,
+    split: Annotated[str | None, "which part of the corpus (default: dev)"] = None,
+    language: Annotated[str | None, "the references' language, which says how words are cut "
+                                    "(default: the run's, or text.de's \"de\")"] = None,
+    tokenize: Annotated[Tokenizer | None, "sacreBLEU's tokeniser "
+                                          "(default: 13a, or the language's own, as for Chinese)"] = None,
+    beam_size: Annotated[int | None, "hypotheses kept at each step (default: 4)"] = None,
+    alpha: Annotated[float | None, "exponent of the length penalty (default: 0.6)"] = None,
+    against: Annotated[str | None, "another run, or a file of its translations of the same lines: "
+                                   "the difference, and whether it may be chance"] = None,
+    json: Annotated[bool, "write JSON instead of a table"] = False,
+    record: Annotated[Path | None, "write a result record to this file; "
+                                   "of a run, its own with the scores added"] = None,
 ) -> None:
     """Score a run, or a file of translations: BLEU by sacreBLEU and by the authors' script, and chrF.
 
@@ -259,23 +271,6 @@ def evaluate_command(
       annotated-transformer evaluate runs/multi30k --src text.en --references text.de
       annotated-transformer evaluate --translations out.de --references text.de --json
       annotated-transformer evaluate --translations out.de --references text.de --against other.de
-
-    Args:
-        run: a run directory
-        others: more runs, all of which are scored together as one ensemble
-        translations: a file of translations, instead of a run
-        references: what is right, line by line, for --translations or --src
-        src: sources in a file of your own, for a run to translate, instead of a split
-        data: a corpus made by `prepare` (default: the one that the run was trained on)
-        split: which part of the corpus (default: dev)
-        language: the references' language, which says how words are cut (default: the run's, or text.de's "de")
-        tokenize: sacreBLEU's tokeniser (default: 13a, or the language's own, as for Chinese)
-        beam_size: hypotheses kept at each step (default: 4)
-        alpha: exponent of the length penalty (default: 0.6)
-        against: another run, or a file of its translations of the same lines: the difference, and whether it may be
-            chance
-        json: write JSON instead of a table
-        record: write a result record to this file; of a run, its own with the scores added
     """
     check_choice(run, {"translations": translations, "references": references, "src": src, "data": data,
                        "split": split, "beam_size": beam_size, "alpha": alpha})
@@ -306,11 +301,16 @@ def check_choice(run: Path | None, options: dict[str, Any]) -> None:
     if missing := sorted(wanted - set(typed)):
         raise InputError(f"--{missing[0]}: name a file: translations are compared with --references, line by line"
                          + (", and --src is what they translate" if run else ""))
-    if others := [f"--{name.replace('_', '-')}" for name in typed if name in unused]:
+    if others := [flag(name) for name in typed if name in unused]:
         raise InputError(f"{', '.join(others)}: has no effect on {source}: leave it out")
 
 # %% ../../nbs/commands/evaluate.ipynb #c85888d5
-def score_command(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -> None:
+def score_command(
+    run: Annotated[Path, "a run directory, or the name of weights that ship"],
+    src: Annotated[Path, "a file of sources, or - for standard input"],
+    tgt: Annotated[Path, "a file with a translation of each"], /, *,
+    tokens: Annotated[bool, "write the log-probability of each token, too"] = False,
+) -> None:
     """Write how likely a run finds given translations: the log-probability of each line, a number a line.
 
     It is the sum over the line's tokens, its end included, of the natural logarithm of their probability, without
@@ -318,12 +318,6 @@ def score_command(run: Path, src: Path, tgt: Path, /, *, tokens: bool = False) -
 
     Examples:
       annotated-transformer score ende text.en text.de > text.scores
-
-    Args:
-        run: a run directory, or the name of weights that ship
-        src: a file of sources, or - for standard input
-        tgt: a file with a translation of each
-        tokens: write the log-probability of each token, too
     """
     translator = load_translator(run)
     files = [text_files.readable_twice(path) for path in (src, tgt)]

@@ -9,7 +9,7 @@ __all__ = ['READERS', 'FETCHED', 'export_command', 'read_model', 'fetched', 'imp
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ..decoding.translation import load
 from ..engine.kinds import kind_of
@@ -27,23 +27,20 @@ from ..training.runs import check_free
 
 # %% ../../nbs/commands/exchange.ipynb #a50f9133
 def export_command(
-    run: Path, folder: Path, /, *,
-    to: Literal["ctranslate2", "huggingface", "onnx"] = "ctranslate2",
-    quantization: Literal["float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16",
-                          "int16"] | None = None,
+    run: Annotated[Path, "a run directory, or the name of weights that ship with the package"],
+    folder: Annotated[Path, "the new folder; a README in it says how to use it"], /, *,
+    to: Annotated[Literal["ctranslate2", "huggingface", "onnx"],
+                  "a fast engine that only translates, "
+                  "a MarianMTModel with its tokenizer, or graphs for any ONNX runtime"] = "ctranslate2",
+    quantization: Annotated[Literal["float16", "bfloat16", "int8", "int8_float16", "int8_bfloat16", "int16"] | None,
+                            "how CTranslate2's weights are stored "
+                            "(by default unchanged; int8 takes about a quarter of a large model's space)"] = None,
 ) -> None:
     """Write a trained run for other programs: CTranslate2, Hugging Face's transformers, or any ONNX runtime.
 
     Examples:
       annotated-transformer export runs/multi30k exported --to huggingface
       annotated-transformer export runs/multi30k exported-int8 --to ctranslate2 --quantization int8
-
-    Args:
-        run: a run directory, or the name of weights that ship with the package
-        folder: the new folder; a README in it says how to use it
-        to: a fast engine that only translates, a MarianMTModel with its tokenizer, or graphs for any ONNX runtime
-        quantization: how CTranslate2's weights are stored (by default unchanged; int8 takes about a quarter of a
-            large model's space)
     """
     if quantization and to != "ctranslate2":
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")
@@ -83,7 +80,10 @@ def fetched(name: str) -> Path:
                          f"{' '.join(str(error).split())[:150]}") from None
 
 # %% ../../nbs/commands/exchange.ipynb #be8026a9
-def import_command(source: str, run: Path, /) -> None:
+def import_command(
+    source: Annotated[str, "a folder, or the name of a Marian model on Hugging Face's hub"],
+    run: Annotated[Path, "the run directory to make"], /,
+) -> None:
     """Make a run of a model that another program trained: Marian (as on Hugging Face's hub), JoeyNMT or fairseq.
 
     The run translates, shows its attention and is scored on two files. It is not trained further, and it is not
@@ -92,10 +92,6 @@ def import_command(source: str, run: Path, /) -> None:
     Examples:
       annotated-transformer import Helsinki-NLP/opus-mt-en-de runs/opus
       annotated-transformer import downloads/wmt16.en-de.joined-dict.transformer runs/wmt16
-
-    Args:
-        source: a folder, or the name of a Marian model on Hugging Face's hub
-        run: the run directory to make
     """
     from safetensors.torch import save_file
 

@@ -7,6 +7,7 @@ __all__ = ['write_page', 'explore_command', 'play_command']
 
 # %% ../../nbs/commands/pages.ipynb #4e503c70
 from pathlib import Path
+from typing import Annotated
 
 from ..decoding.translation import load
 from ..inside.explore import page
@@ -24,18 +25,17 @@ def write_page(file: Path, html: bytes, size: str) -> None:
     say(f"{file} ({size}): open it in a browser")
 
 
-def explore_command(run: Path, file: Path | None = None, /, *, sentences: Path | None = None) -> None:
+def explore_command(
+    run: Annotated[Path, "a run directory, or the name of weights that ship with the package"],
+    file: Annotated[Path | None, "the page (by default explore-RUN.html in the working directory)"] = None, /, *,
+    sentences: Annotated[Path | None, "a text file, a sentence a line: up to 200 of them to count over "
+                                      "(by default English ones, if the model reads English)"] = None,
+) -> None:
     """Write a page that runs a trained model in the browser: type a sentence, cut a head, and the translation changes.
 
     Examples:
       annotated-transformer explore grammar
       annotated-transformer explore runs/mine mine.html --sentences text.en
-
-    Args:
-        run: a run directory, or the name of weights that ship with the package
-        file: the page (by default explore-RUN.html in the working directory)
-        sentences: a text file, a sentence a line: up to 200 of them to count over (by default English ones, if the
-            model reads English)
     """
     if file is not None:
         check_place(file, "the page")
@@ -46,14 +46,11 @@ def explore_command(run: Path, file: Path | None = None, /, *, sentences: Path |
     write_page(file, html, f"{len(html) / 1e6:.1f} MB")
 
 # %% ../../nbs/commands/pages.ipynb #098b354f
-def play_command(file: Path = Path("playground.html"), /) -> None:
+def play_command(file: Annotated[Path, "the page"] = Path("playground.html"), /) -> None:
     """Write a page that trains a Transformer in the browser, in ten seconds; switch off each part of the paper.
 
     Examples:
       annotated-transformer play page.html
-
-    Args:
-        file: the page
     """
     check_place(file, "the page")
     html = playground_page().encode()

@@ -8,6 +8,7 @@ __all__ = ['tree_lines', 'parse_split', 'parse_command']
 # %% ../../nbs/commands/parse.ipynb #71262351
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 from .evaluate import check_record, recordable
 from .train import corpus_of
@@ -55,9 +56,17 @@ def parse_split(parser: Parser, data: Path | None, split: str, beam_size: int, a
 
 # %% ../../nbs/commands/parse.ipynb #806c41eb
 def parse_command(
-    run: Path, file: Path | None = None, /, *,
-    tokenized: bool = False, beam_size: int = BEAM, alpha: float = ALPHA, strict: bool = False,
-    split: str | None = None, data: Path | None = None, record: Path | None = None,
+    run: Annotated[Path, "a run directory of a parser, or grammar-trees, which ships: "
+                         "it knows the words of the built-in grammar, and no others"],
+    file: Annotated[Path | None, "a text file with one sentence per line (default: standard input)"] = None, /, *,
+    tokenized: Annotated[bool, "sentences are already split into words, separated by blanks"] = False,
+    beam_size: Annotated[int, "hypotheses kept at each step (1: greedy)"] = BEAM,
+    alpha: Annotated[float, "exponent of the length penalty (0: none)"] = ALPHA,
+    strict: Annotated[bool, "a sentence longer than any in training, or with words "
+                            "that a model of the grammar lacks, is an error instead of a warning"] = False,
+    split: Annotated[str | None, "a development or test set to parse and score"] = None,
+    data: Annotated[Path | None, "the corpus with that split (default: the one that the run was trained on)"] = None,
+    record: Annotated[Path | None, "write a result record with the split's scores to this file"] = None,
 ) -> None:
     """Parse sentences from a file or from standard input: trees in brackets on standard output, one a line.
 
@@ -68,19 +77,6 @@ def parse_command(
       echo "The cow is old, but it plays." | annotated-transformer parse grammar-trees
       annotated-transformer parse runs/trees sentences.txt > sentences.trees
       annotated-transformer parse runs/trees --split test > test.trees
-
-    Args:
-        run: a run directory of a parser, or grammar-trees, which ships: it knows the words of the built-in grammar, and
-            no others
-        file: a text file with one sentence per line (default: standard input)
-        tokenized: sentences are already split into words, separated by blanks
-        beam_size: hypotheses kept at each step (1: greedy)
-        alpha: exponent of the length penalty (0: none)
-        strict: a sentence longer than any in training, or with words that a model of the grammar lacks, is an error
-            instead of a warning
-        split: a development or test set to parse and score
-        data: the corpus with that split (default: the one that the run was trained on)
-        record: write a result record with the split's scores to this file
     """
     SearchConfig(beam_size, alpha)  # raises for impossible values
     if split is None and (data or record):

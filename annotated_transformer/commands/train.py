@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'check_changes', 'configured', 'settings_of',
-           'peak_rate', 'say_rate', 'differences', 'corpus_of', 'existing_run', 'check_fit', 'starting_point',
+           'peak_rate', 'say_rate', 'differences', 'corpus_of', 'change_run', 'check_fit', 'starting_point',
            'open_or_start', 'translator_of_dev', 'kind_asked', 'configurations', 'say_how_to_score', 'chosen_preset',
            'train_command', 'average_command']
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
@@ -26,7 +26,7 @@ from .configuration import is_run_of_preset, kind_in, read_configuration
 from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError
 from ..training.optimizer import highest_rate
-from ..tools.options import OptionParser, say
+from ..tools.options import OptionParser, flag, say
 from ..tools.text_files import in_shell
 from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
@@ -47,8 +47,8 @@ def check_options(model: Any, changes: dict) -> None:
                          "data without --separate-vocabularies")
     for name in changes:
         if name not in own and name not in {field.name for field in fields(TrainingConfig)}:
-            known = ", ".join(f"--{field.replace('_', '-')}" for field in own if field not in DECIDED)
-            raise InputError(f"--{name.replace('_', '-')}: models of the kind {kind_of(model)} have no such option; "
+            known = ", ".join(flag(field) for field in own if field not in DECIDED)
+            raise InputError(f"{flag(name)}: models of the kind {kind_of(model)} have no such option; "
                              f"they have {known}")
 
 
@@ -61,7 +61,7 @@ def check_changes(model: Any, corpus: Corpus, changes: dict) -> None:
             "max_length": getattr(model, "positions", "learned") != "learned" and "without --positions learned"}
     for name, value in changes.items():
         if value and idle.get(name):
-            raise InputError(f"--{name.replace('_', '-')} {value}: has no effect {idle[name]}: leave it out")
+            raise InputError(f"{flag(name)} {value}: has no effect {idle[name]}: leave it out")
 
 # %% ../../nbs/commands/train.ipynb #738a9581
 Preset = str | tuple[Any, TrainingConfig]  # a name, or a model and its training
@@ -80,8 +80,8 @@ def configured(preset: Preset, changes: dict) -> tuple[Any, TrainingConfig]:
     meta_model(wanted)
     if str(preset).endswith("-own") and "lr_scale" not in changes:  # the peak is its paper's at any width and warm-up
         check_training(changed, wanted.vocab_size)
-        peak = peak_rate(wanted, replace(changed, lr_scale=1))
-        changed = replace(changed, lr_scale=peak_rate(model, training) / peak)
+        changed = replace(changed, lr_scale=peak_rate(model, training)
+                          / peak_rate(wanted, replace(changed, lr_scale=1)))
     return wanted, changed
 
 
@@ -109,9 +109,8 @@ def say_rate(model: Any, training: TrainingConfig) -> None:
     say(f"Learning rate: up to {peak:.2g} at update {training.warmup_steps:,} ({training.lr_scale:g} times "
         f"equation 3){falls}")
     if training.lr_scale < 0.02:
-        meant = training.lr_scale / (peak / training.lr_scale)
         say(f"warning: --lr-scale {training.lr_scale:g} multiplies equation 3: for a peak of {training.lr_scale:g} "
-            f"give --lr-scale {meant:.2g}")
+            f"give --lr-scale {training.lr_scale**2 / peak:.2g}")
 
 # %% ../../nbs/commands/train.ipynb #8b5d0a6e
 def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
@@ -126,7 +125,7 @@ def differences(run: Run, preset: Preset | None, changes: dict) -> list[str]:
         asked = {name: value for name, value in (asdict(resolved(model)) | asdict(training)).items()
                  if name not in (*DECIDED, "precision")}
     has = asdict(resolved(own)) | asdict(training_config(run))  # the width of its heads as numbers
-    return [f"--{name.replace('_', '-')} {value} (it has {has.get(name)})"
+    return [f"{flag(name)} {value} (it has {has.get(name)})"
             for name, value in (asked | changes).items() if value not in (has.get(name), "auto")]
 
 
@@ -143,8 +142,8 @@ def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
     return Corpus.open(folder)
 
 
-def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes: dict) -> Run:
-    """The run in `folder`, with what may change changed.
+def change_run(folder: Path, data: Path | None, preset: Preset | None, changes: dict) -> None:
+    """Change what may change of the run in `folder`.
 
     Raises InputError where its configuration differs, for impossible values, or too few steps.
     """
@@ -168,8 +167,6 @@ def existing_run(folder: Path, data: Path | None, preset: Preset | None, changes
     if after != before and rank() == 0:
         with run.lock():  # nobody else trains it
             run.extend({name: value for name, value in asdict(after).items() if value != getattr(before, name)})
-    all_reduce_sum(0)  # the other processes wait for the first
-    return Run.open(folder)
 
 # %% ../../nbs/commands/train.ipynb #0b0e56cd
 def check_fit(weights: dict[str, Tensor], model: Any, source: str) -> None:
@@ -208,10 +205,10 @@ def open_or_start(folder: Path, data: Path | None, preset: Preset | None, change
     if all_reduce_sum((folder / "config.json").exists())[0] > 0:  # all processes look before one of them makes it
         if source is not None and (begun := Run.open(folder).config.get("from", "new weights")) != source:
             raise InputError(f"--from {source}: {folder} has begun already, from {begun}")
-        return existing_run(folder, data, preset, changes)
-    if data is None:
+        change_run(folder, data, preset, changes)
+    elif data is None:
         raise InputError(f"{folder}: no run yet: give with --data a folder made by `annotated-transformer prepare`")
-    if rank() == 0:
+    elif rank() == 0:
         corpus = Corpus.open(data)
         known, weights = starting_point(source, data) if source else (None, None)
         model, training = configured(preset or known or "small", vocabulary_sizes(load_vocabulary(data)) | changes)
@@ -222,7 +219,7 @@ def open_or_start(folder: Path, data: Path | None, preset: Preset | None, change
             check_fit(weights, model, source)
         start_run(folder, data, model, training, weights, **({"from": source} if source else {}))
         say_rate(model, training)
-    all_reduce_sum(0)  # the other processes wait
+    all_reduce_sum(0)  # the other processes wait for the first
     return Run.open(folder)
 
 # %% ../../nbs/commands/train.ipynb #7ddbad67
@@ -302,12 +299,23 @@ def chosen_preset(config: str | None, kind: str | None) -> tuple[Preset | None, 
 
 # %% ../../nbs/commands/train.ipynb #87b2092c
 def train_command(
-    folder: Path, /, *,
-    data: Path | None = None,
-    config: str | None = None, kind: str | None = None, from_: str | None = None,
-    minutes: float | None = None, device_tokens: int | None = None,
-    compile: bool = False, tensorboard: bool = False,
-    abandon: str | None = None,
+    folder: Annotated[Path, "the run directory; one that exists is continued"], /, *,
+    data: Annotated[Path | None, "a corpus made by `prepare`"] = None,
+    config: Annotated[str | None,
+                      "a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi, "
+                      "parser-small, rival-transformer, recurrent-own, convolutional-own, bytenet-own; a TOML file; or "
+                      "another run's directory (default: small); further options change single values"] = None,
+    kind: Annotated[str | None, "another kind of model: recurrent, input-feeding, deep-att, convolutional, "
+                                "bytenet, mixture-of-experts, or one of your own; with --help: its options"] = None,
+    from_: Annotated[str | None, "begin with the weights of another run, "
+                                 "of weights that ship, or of a safetensors file"] = None,
+    minutes: Annotated[float | None, "stop after this many minutes, leaving a run that continues"] = None,
+    device_tokens: Annotated[int | None, "an update of more positions a side and process is made in parts "
+                                         "(default: 32768; less: less memory)"] = None,
+    compile: Annotated[bool, "let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)"] = False,
+    tensorboard: Annotated[bool, "write the report as TensorBoard's event files too"] = False,
+    abandon: Annotated[str | None, "why the run is given up: "
+                                   "it leaves a record that says so, and is not trained any further"] = None,
     **changes: configurations,
 ) -> None:
     """Train a model, or continue a run that was stopped.
@@ -319,56 +327,37 @@ def train_command(
       annotated-transformer train runs/mine --data data/mine --config mine.toml
       annotated-transformer train runs/tuned --data data/other --from runs/mine
       torchrun --nproc-per-node 8 -m annotated_transformer train runs/wmt --data data/wmt --config base
-
-    Args:
-        folder: the run directory; one that exists is continued
-        data: a corpus made by `prepare`
-        config: a model and its training to start from: base, big, big-en-fr, small, tiny, parser, parser-semi,
-            parser-small, rival-transformer, recurrent-own, convolutional-own, bytenet-own; a TOML file; or another
-            run's directory (default: small); further options change single values
-        kind: another kind of model: recurrent, input-feeding, deep-att, convolutional, bytenet, mixture-of-experts, or
-            one of your own; with --help: its options
-        from_: begin with the weights of another run, of weights that ship, or of a safetensors file
-        minutes: stop after this many minutes, leaving a run that continues
-        device_tokens: an update of more positions a side and process is made in parts (default: 32768; less: less
-            memory)
-        compile: let PyTorch's compiler fuse each layer (for GPUs; needs a C++ compiler)
-        tensorboard: write the report as TensorBoard's event files too
-        abandon: why the run is given up: it leaves a record that says so, and is not trained any further
     """
     if abandon is not None:
-        others = {"data": data, "config": config, "kind": kind, "from": from_, "minutes": minutes,
-                  "device-tokens": device_tokens, "compile": compile or None, "tensorboard": tensorboard or None}
+        others = {"data": data, "config": config, "kind": kind, "from_": from_, "minutes": minutes,
+                  "device_tokens": device_tokens, "compile": compile or None, "tensorboard": tensorboard or None}
         for name, value in (others | changes).items():
             if value is not None:
-                raise InputError(f"--{name.replace('_', '-')}: has no effect with --abandon: leave one of them out")
+                raise InputError(f"{flag(name)}: has no effect with --abandon: leave one of them out")
         Run.open(folder).abandon(abandon)
         return say(f"{folder / 'record.json'} says why; copy it to nbs/results/{folder.resolve().name}.json to keep it")
-    given = [*changes]
     preset, written = chosen_preset(config, kind)
-    changes = written | changes  # the command line overrides the file
     tokens = 32_768 if device_tokens is None else device_tokens
     check_limits(minutes, tokens, compile, tensorboard)  # before anything is written
     with process_group():
-        run = open_or_start(folder, data, preset, changes, from_, given)
+        run = open_or_start(folder, data, preset, written | changes, from_, typed=changes)  # they override the file
         if train(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
             say_how_to_score(run)
         else:
             say(f"Stopped. Continue with: annotated-transformer train {in_shell(folder)}")
 
 # %% ../../nbs/commands/train.ipynb #d77b2912
-def average_command(run: Path, /, *, last: int | None = None, best: bool = False, data: Path | None = None) -> None:
+def average_command(
+    run: Annotated[Path, "a run directory"], /, *,
+    last: Annotated[int | None, "how many of the newest checkpoints to average"] = None,
+    best: Annotated[bool, "take the one whose development set was best"] = False,
+    data: Annotated[Path | None, "the corpus that it was trained on, where that has moved"] = None,
+) -> None:
     """Choose the checkpoints to translate with: the average of the last ones, or the best single one.
 
     Examples:
       annotated-transformer average runs/mine --last 5
       annotated-transformer average runs/mine --best
-
-    Args:
-        run: a run directory
-        last: how many of the newest checkpoints to average
-        best: take the one whose development set was best
-        data: the corpus that it was trained on, where that has moved
     """
     if (last is None) != best:
         raise InputError("give either --last N or --best")

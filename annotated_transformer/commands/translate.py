@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 from ..corpus.cleaning import to_nfc
 from ..corpus.corpora import is_treebank
@@ -65,8 +66,8 @@ def likely_mistake(translator: translation.Translator, text: str, ids: Sequence[
     """What may make the translation of a line, with these ids, a poor one, and the remedy; two empty strings where
     nothing does."""
     if len(ids) > translator.trained_tokens:
-        most = translator.trained_tokens
-        return f"{len(ids):,} tokens, more than any that the model was trained on ({most:,} at most)", "divide it"
+        return (f"{len(ids):,} tokens, more than any that the model was trained on "
+                f"({translator.trained_tokens:,} at most)", "divide it")
     if UNKNOWN in ids or WORD_START in text:
         lacking = listed(unknown_parts(translator.vocabulary.source, text), code_points)
         return f"characters that the vocabulary lacks: {lacking}", "replace them"
@@ -76,8 +77,7 @@ def likely_mistake(translator: translation.Translator, text: str, ids: Sequence[
                 "leave them out, and compose the letters (NFC)")
     data = translator.run.config["data"]
     if data.get("name") in ("grammar", "grammar-trees") and data["src"] == "en":
-        strange = [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in english_words()]
-        if strange:
+        if strange := [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in english_words()]:
             return (f"words that the built-in grammar lacks, and this model knows no others: {listed(strange)}",
                     "take other words")
     return "", ""
@@ -163,14 +163,15 @@ def output(found: Sequence[translation.Translation], number: int, n_best: bool, 
 
 
 def translation_lines(
-    translator: translation.Translator, name: str, strict: bool, search: SearchConfig, write: Callable, **options
+    translator: translation.Translator, name: str, strict: bool, search: SearchConfig, n_best: bool, scores: bool,
+    **options,
 ) -> Callable:
-    "The `answer` for `answer_lines`; `options` are those of `Translator.search`, and `write` formats what was found."
+    "The `answer` for `answer_lines`, as `output` writes it; `options` are those of `Translator.search`."
     def answer(texts: list[str], first: int, bar) -> Iterator[bytes]:
         count, refused = check_lines(translator, texts, first, name, strict)
         found = translator.n_best(texts[:count], search.n_best, search, progress=bar, first_line=first, **options)
         for number, translations in enumerate(found, first - 1):
-            yield write(translations, number)
+            yield output(translations, number, n_best, scores)
         if refused:
             raise refused
     return answer
@@ -223,11 +224,29 @@ def runs_and_file(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
 
 # %% ../../nbs/commands/translate.ipynb #fc2a4121
 def translate_command(
-    run: Path, /, *others: Path,
-    beam_size: int = 4, alpha: float = 0.6, nbest: int | None = None, scores: bool = False,
-    prefix: str | None = None, max_length: int | None = None,
-    sample: bool = False, temperature: float = 1.0, seed: int = 0, strict: bool = False,
-    batch_tokens: int = 1000, precision: Precision | None = None,
+    run: Annotated[Path, "a run directory, or the name of weights that ship: "
+                         "ende (English to German), or grammar (of the built-in grammar's words alone)"], /,
+    *others: Annotated[Path, "more runs, all of which write together as one ensemble; "
+                             "last, a text file, one sentence a line (standard input where not given)"],
+    beam_size: Annotated[int, "hypotheses kept at each step (1: greedy)"] = 4,
+    alpha: Annotated[float, "exponent of the length penalty (0: none)"] = 0.6,
+    nbest: Annotated[int | None, "this many translations a line, with their scores (no more than beam_size)"] = None,
+    scores: Annotated[bool, "write the score of each translation, and of each of its tokens"] = False,
+    prefix: Annotated[str | None, "a text that each translation begins with; "
+                                  "end it with a space where its last word is complete"] = None,
+    max_length: Annotated[int | None, "the most tokens of a translation, its end token included "
+                                      "(default: the source's number + 50)"] = None,
+    sample: Annotated[bool, "draw each token with the probability that the model gives it, "
+                            "instead of searching"] = False,
+    temperature: Annotated[float, "of the draws: below 1, likely tokens become likelier"] = 1.0,
+    seed: Annotated[int, "of the draws"] = 0,
+    strict: Annotated[bool, "what a warning would name, "
+                            "such as a character that the vocabulary lacks, is an error"] = False,
+    batch_tokens: Annotated[int, "tokens of the sentences that are searched together (less: less memory)"] = 1000,
+    precision: Annotated[Precision | None,
+                         "what the weights are rounded to (default: float16, in which runs are scored, too); "
+                         "bfloat16 and int8 also round what they are multiplied with, which is faster and changes "
+                         "some translations"] = None,
 ) -> None:
     """Translate lines from a file or from standard input to standard output, each as soon as it is ready.
 
@@ -242,25 +261,6 @@ def translate_command(
       annotated-transformer translate runs/multi30k text.en > text.de
       annotated-transformer translate runs/multi30k text.en --beam-size 10 --nbest 10 --scores > text.nbest
       annotated-transformer translate runs/seed1 runs/seed2 runs/seed3 text.en > text.de
-
-    Args:
-        run: a run directory, or the name of weights that ship: ende (English to German), or grammar (of the built-in
-          grammar's words alone)
-        others: more runs, all of which write together as one ensemble; last, a text file, one sentence a line
-          (standard input where not given)
-        beam_size: hypotheses kept at each step (1: greedy)
-        alpha: exponent of the length penalty (0: none)
-        nbest: this many translations a line, with their scores (no more than beam_size)
-        scores: write the score of each translation, and of each of its tokens
-        prefix: a text that each translation begins with; end it with a space where its last word is complete
-        max_length: the most tokens of a translation, its end token included (default: the source's number + 50)
-        sample: draw each token with the probability that the model gives it, instead of searching
-        temperature: of the draws: below 1, likely tokens become likelier
-        seed: of the draws
-        strict: what a warning would name, such as a character that the vocabulary lacks, is an error
-        batch_tokens: tokens of the sentences that are searched together (less: less memory)
-        precision: what the weights are rounded to (default: float16, in which runs are scored, too); bfloat16 and
-          int8 also round what they are multiplied with, which is faster and changes some translations
     """
     search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
                           sample=sample, temperature=temperature, seed=seed)
@@ -270,10 +270,10 @@ def translate_command(
     translator = ensemble([translation.load(one, precision) for one in runs])
     if is_treebank(translator.run.config["data"].get("tgt")):
         raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
-    write = lambda found, number: output(found, number, nbest is not None, scores)  # noqa: E731
     with opened(file) as (stream, name):
-        answer = translation_lines(translator, name, strict, search, write, batch_tokens=batch_tokens)
+        answer = translation_lines(translator, name, strict, search, nbest is not None, scores,
+                                   batch_tokens=batch_tokens)
         if file is None and stream.isatty():
-            reply = lambda line: b"".join(answer([line], 1, False)).decode("utf-8")  # noqa: E731
-            return converse(typed_lines(stream), reply, lambda line: save_attention(translator, line))
+            return converse(typed_lines(stream), lambda line: b"".join(answer([line], 1, False)).decode("utf-8"),
+                            lambda line: save_attention(translator, line))
         answer_lines(stream, name, "translating", answer)

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from typing import Annotated
 
 from ..tools.files import InputError
 from ..tools.text_files import Pair
@@ -68,16 +69,14 @@ def reasons(counts: dict[str, int]) -> str:
 class Cleaning:
     "Which pairs are odd: training text leaves them out, other splits keep and count them."
 
-    max_words: int = 250
-    "over-long: more words than this on a side, or more than 20 times as many characters"
-    max_ratio: float = 9.0
-    "out of proportion: one side has more than this many times the other's words"
-    strict: bool = False
-    "an odd pair, in any split, is an error"
-    drop_overlap: bool | None = False  # None: do not even look for them
-    "leave out training pairs that share a sentence with dev or test (equal pairs go, others are counted, in any case)"
-    normaliser: str = "nfc"
-    "a key of NORMALISERS: applied to all text but references"
+    max_words: Annotated[int, "over-long: more words than this on a side, "
+                              "or more than 20 times as many characters"] = 250
+    max_ratio: Annotated[float, "out of proportion: one side has more than this many times the other's words"] = 9.0
+    strict: Annotated[bool, "an odd pair, in any split, is an error"] = False
+    drop_overlap: Annotated[bool | None,
+                            "leave out training pairs that share a sentence with dev or test (equal pairs go, "
+                            "others are counted, in any case)"] = False  # None: do not even look for them
+    normaliser: Annotated[str, "a key of NORMALISERS: applied to all text but references"] = "nfc"
 
     def __post_init__(self):
         for option, value in (("max_words", self.max_words), ("max_ratio", self.max_ratio)):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -65,28 +65,18 @@ LIMITS = {"beam_size": (Integral, 1, 1000), "alpha": (Real, 0, 10), "max_extra_t
 @dataclass(frozen=True)
 class SearchConfig:
     "How to search; by default as in section 6.1. Raises InputError for a wrong type or an impossible value."
-    beam_size: int = 4
-    "hypotheses kept at each step (1: greedy)"
-    alpha: float = 0.6
-    "exponent of the length penalty (0: none)"
-    max_extra_tokens: int = 50
-    "an output may have so many tokens more than its source, end token included"
-    max_length: int | None = None
-    "and no more than this"
-    n_best: int = 1
-    "results for each sentence"
-    early_stopping: bool = True
-    "end a sentence once no open hypothesis can beat its n-th best finished one"
-    prefix: str | Sequence[str | Sequence[int]] | None = None
-    "what outputs must begin with: ids for each sentence (a `Translator` takes text, too)"
-    constraint: "Constraint | None" = None
-    "what else an output may hold"
-    sample: bool = False
-    "draw tokens instead of searching"
-    temperature: float = 1.0
-    "of the draws: below 1, likely tokens become likelier"
-    seed: int = 0
-    "of the draws: with a sentence's number it fixes what is drawn for that sentence"
+    beam_size: Annotated[int, "hypotheses kept at each step (1: greedy)"] = 4
+    alpha: Annotated[float, "exponent of the length penalty (0: none)"] = 0.6
+    max_extra_tokens: Annotated[int, "an output may have so many tokens more than its source, end token included"] = 50
+    max_length: Annotated[int | None, "and no more than this"] = None
+    n_best: Annotated[int, "results for each sentence"] = 1
+    early_stopping: Annotated[bool, "end a sentence once no open hypothesis can beat its n-th best finished one"] = True
+    prefix: Annotated[str | Sequence[str | Sequence[int]] | None, "what outputs must begin with: ids for each sentence "
+                                                                  "(a `Translator` takes text, too)"] = None
+    constraint: "Annotated[Constraint | None, 'what else an output may hold']" = None
+    sample: Annotated[bool, "draw tokens instead of searching"] = False
+    temperature: Annotated[float, "of the draws: below 1, likely tokens become likelier"] = 1.0
+    seed: Annotated[int, "of the draws: with a sentence's number it fixes what is drawn for that sentence"] = 0
 
     def __post_init__(self):
         for name, (kind, low, high) in LIMITS.items():

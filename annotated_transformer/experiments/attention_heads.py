@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -313,23 +313,21 @@ def measure_run(run: str, data: Path | None = None, split: str = "dev", sentence
                        weights=translator.run.record.provenance()["weights"])
 
 # %% ../../nbs/experiments/attention_heads.ipynb #0a5c034a
-def heads(run: str, /, *, out: Path | None = None, data: Path | None = None, split: str = "dev",
-          sentences: int = 500, seed: int = 0, trees: tuple[Path, ...] = ()) -> None:
+def heads(
+    run: Annotated[str, "a run directory, or the name of weights that ship"], /, *,
+    out: Annotated[Path | None, "folder for the record (default: nbs/results of the checkout)"] = None,
+    data: Annotated[Path | None, "a prepared corpus to measure on as well"] = None,
+    split: Annotated[str, "which part of that corpus"] = "dev",
+    sentences: Annotated[int, "how many pairs of each text"] = 500,
+    seed: Annotated[int, "for the untrained model and for all random draws"] = 0,
+    trees: Annotated[tuple[Path, ...], "folders of treebanks to measure on instead"] = (),
+) -> None:
     """Measure what each attention head of a trained run does, and write the record heads_RUN or heads_RUN_trees.
 
     Examples:
       python -m annotated_transformer.experiments.attention_heads ende
       python -m annotated_transformer.experiments.attention_heads runs/mine --data data/mine
       python -m annotated_transformer.experiments.attention_heads ende --trees treebanks/ptb treebanks/craft
-
-    Args:
-        run: a run directory, or the name of weights that ship
-        out: folder for the record (default: nbs/results of the checkout)
-        data: a prepared corpus to measure on as well
-        split: which part of that corpus
-        sentences: how many pairs of each text
-        seed: for the untrained model and for all random draws
-        trees: folders of treebanks to measure on instead
     """
     out = out or results_folder()
     check_new(f"heads_{find_run(run).folder.resolve().name}" + ("_trees" if trees else ""), out)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -336,22 +337,20 @@ def main(argv: list[str] | None = None) -> None:
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_step(json.loads(argv[1]))))
 
-    def benchmark(out: Path | None = None, device: str | None = None, rounds: int = 3, steps: int = 7,
-                  multi30k: Path | None = None, run: Path = Path("runs/benchmark")) -> None:
+    def benchmark(
+        out: Annotated[Path | None, "folder for the records (default: nbs/results of the checkout)"] = None,
+        device: Annotated[str | None, "cpu or cuda: ends at once where this machine computes on the other"] = None,
+        rounds: Annotated[int, "how often each is measured, taking turns"] = 3,
+        steps: Annotated[int, "steps of which the median counts"] = 7,
+        multi30k: Annotated[Path | None, "a prepared corpus: measure the seconds to 30 sacreBLEU instead"] = None,
+        run: Annotated[Path, "the run directory for that"] = Path("runs/benchmark"),
+    ) -> None:
         """Measure training steps of this package and of its peers, on an idle machine.
 
         Examples:
           python -m annotated_transformer.experiments.benchmark
           python -m annotated_transformer.experiments.benchmark --device cuda --out results
           python -m annotated_transformer.experiments.benchmark --multi30k data/multi30k
-
-        Args:
-            out: folder for the records (default: nbs/results of the checkout)
-            device: cpu or cuda: ends at once where this machine computes on the other
-            rounds: how often each is measured, taking turns
-            steps: steps of which the median counts
-            multi30k: a prepared corpus: measure the seconds to 30 sacreBLEU instead
-            run: the run directory for that
         """
         out = out or results_folder()
         if multi30k is not None:

@@ -18,6 +18,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 from unittest.mock import patch
 
 import torch
@@ -274,18 +275,17 @@ def main(argv: list[str] | None = None) -> None:
     if argv[:1] == ["--one"]:  # what `in_process` starts
         return print(json.dumps(measure_decoding(json.loads(argv[1]))))
 
-    def benchmark(out: Path | None = None, device: str | None = None, rounds: int = 3, repeats: int = 5) -> None:
+    def benchmark(
+        out: Annotated[Path | None, "folder for the records (default: nbs/results of the checkout)"] = None,
+        device: Annotated[str | None, "cpu or cuda: ends at once where this machine computes on the other"] = None,
+        rounds: Annotated[int, "how often each is measured, taking turns"] = 3,
+        repeats: Annotated[int, "decodings of which the median counts"] = 5,
+    ) -> None:
         """Measure beam search of this package and of its peers, on an idle machine.
 
         Examples:
           python -m annotated_transformer.experiments.benchmark_decoding
           python -m annotated_transformer.experiments.benchmark_decoding --device cuda --out results
-
-        Args:
-            out: folder for the records (default: nbs/results of the checkout)
-            device: cpu or cuda: ends at once where this machine computes on the other
-            rounds: how often each is measured, taking turns
-            repeats: decodings of which the median counts
         """
         out = out or results_folder()
         chosen = device or training_device().type

@@ -15,6 +15,7 @@ import time
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import torch
 
@@ -160,20 +161,19 @@ def command_records(name: str, src: Path, rounds: int, out: Path) -> list[dict]:
     return records
 
 # %% ../../nbs/experiments/benchmark_runs.ipynb #b3nr0008
-def benchmark(run: str, src: Path, /, *, references: Path | None = None, out: Path | None = None,
-              rounds: int = 3) -> None:
+def benchmark(
+    run: Annotated[str, "a run directory, or the name of weights that ship"],
+    src: Annotated[Path, "the lines that are translated"], /, *,
+    references: Annotated[Path | None, "their translations: "
+                                       "the BLEU in each precision is measured, and no time"] = None,
+    out: Annotated[Path | None, "folder for the records (default: nbs/results of the checkout)"] = None,
+    rounds: Annotated[int, "how often each command runs, taking turns"] = 3,
+) -> None:
     """Time whole commands that translate with a run, on an idle machine; or, with references, measure its BLEU.
 
     Examples:
       python -m annotated_transformer.experiments.benchmark_runs ende dev.en
       python -m annotated_transformer.experiments.benchmark_runs ende dev.en --references dev.de
-
-    Args:
-        run: a run directory, or the name of weights that ship
-        src: the lines that are translated
-        references: their translations: the BLEU in each precision is measured, and no time
-        out: folder for the records (default: nbs/results of the checkout)
-        rounds: how often each command runs, taking turns
     """
     out = out or results_folder()
     if references:

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -252,19 +252,18 @@ def record_of_causes(translator: Translator, name: str, cases: int, heads: int, 
                        weights=translator.run.record.provenance()["weights"])
 
 
-def measure(run: str, /, *, out: Path | None = None, cases: int = 400, heads: int = 200, seed: int = 0) -> None:
+def measure(
+    run: Annotated[str, "a run directory, or the name of weights that ship"], /, *,
+    out: Annotated[Path | None, "folder for the record (default: nbs/results of the checkout)"] = None,
+    cases: Annotated[int, "sentences of the grammar with a pronoun (0: none, for a model of other text)"] = 400,
+    heads: Annotated[int, "sentences over which each head is switched off"] = 200,
+    seed: Annotated[int, "of what is drawn at random"] = 0,
+) -> None:
     """Cut, redirect and switch off a run's heads over many sentences, and write the record causes_RUN.
 
     Examples:
       python -m annotated_transformer.experiments.causes grammar
       python -m annotated_transformer.experiments.causes ende --cases 0 --heads 50
-
-    Args:
-        run: a run directory, or the name of weights that ship
-        out: folder for the record (default: nbs/results of the checkout)
-        cases: sentences of the grammar with a pronoun (0: none, for a model of other text)
-        heads: sentences over which each head is switched off
-        seed: of what is drawn at random
     """
     translator = load(run)
     name = f"causes_{translator.run.folder.resolve().name}"

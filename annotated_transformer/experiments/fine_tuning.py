@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ..commands.train import check_fit, starting_point
 from ..corpus.corpora import Corpus
@@ -84,20 +84,18 @@ def measure_fine_tuning(source: str, data: Path, folder: Path, out: Path, minute
     return record
 
 # %% ../../nbs/experiments/fine_tuning.ipynb #e7fc46b1
-def fine_tuning(source: str, data: Path, /, *, folder: Path = Path("runs/fine_tuning"),
-                out: Path | None = None, minutes: float = 10.0) -> None:
+def fine_tuning(
+    source: Annotated[str, "a run directory, or the name of weights that ship"],
+    data: Annotated[Path, "a corpus prepared with that run's vocabulary"], /, *,
+    folder: Annotated[Path, "where the two runs are kept"] = Path("runs/fine_tuning"),
+    out: Annotated[Path | None, "folder for the record (default: nbs/results of the checkout)"] = None,
+    minutes: Annotated[float, "training time for each of the two"] = 10.0,
+) -> None:
     """Train from other weights and from random ones for the same minutes, and write the record `fine_tuning`.
 
     Examples:
       annotated-transformer prepare multi30k data/captions --vocabulary-from ende
       python -m annotated_transformer.experiments.fine_tuning ende data/captions
-
-    Args:
-        source: a run directory, or the name of weights that ship
-        data: a corpus prepared with that run's vocabulary
-        folder: where the two runs are kept
-        out: folder for the record (default: nbs/results of the checkout)
-        minutes: training time for each of the two
     """
     if not minutes > 0:
         raise InputError(f"--minutes {minutes}: give a number above 0")

@@ -32,7 +32,7 @@ from importlib.resources import files
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 
@@ -365,9 +365,17 @@ def run_line(name: str, line: str, place: Place) -> dict | None:
 
 # %% ../../nbs/experiments/runner.ipynb #0bccc693
 def run(
-    action: Literal["run", "plan"], plan: str, /, *, only: str | None = None, jobs: int = 1,
-    minutes: float | None = None, device: str | None = None, data: Path = Path("data"), runs: Path = Path("runs"),
-    out: Path | None = None, copy: Path | None = None,
+    action: Annotated[Literal["run", "plan"], "run: do what is missing; plan: list which records are there"],
+    plan: Annotated[str, "a plan's name, or a TOML file"], /, *,
+    only: Annotated[str | None, "these records alone, with what they wait for: "
+                                "a name, or a pattern such as 'row_small_A1_*'"] = None,
+    jobs: Annotated[int, "steps at the same time, each in a process of its own"] = 1,
+    minutes: Annotated[float | None, "stop after this many minutes"] = None,
+    device: Annotated[str | None, "compute there: cpu, cuda, cuda:1 (default: a GPU where there is one)"] = None,
+    data: Annotated[Path, "where prepared corpora and treebanks lie"] = Path("data"),
+    runs: Annotated[Path, "where run directories lie"] = Path("runs"),
+    out: Annotated[Path | None, "where records go (default: nbs/results of the checkout)"] = None,
+    copy: Annotated[Path | None, "copy records and reports to this folder once a minute"] = None,
 ) -> None:
     """Carry out a plan, or list its records. Stop it at any time: the same command goes on.
 
@@ -375,18 +383,6 @@ def run(
       python -m annotated_transformer.experiments plan to_the_end
       python -m annotated_transformer.experiments run to_the_end --jobs 2 --minutes 60
       python -m annotated_transformer.experiments run paths --only paths_recurrent_seed0 --runs again/runs --out again
-
-    Args:
-        action: run: do what is missing; plan: list which records are there
-        plan: a plan's name, or a TOML file
-        only: these records alone, with what they wait for: a name, or a pattern such as 'row_small_A1_*'
-        jobs: steps at the same time, each in a process of its own
-        minutes: stop after this many minutes
-        device: compute there: cpu, cuda, cuda:1 (default: a GPU where there is one)
-        data: where prepared corpora and treebanks lie
-        runs: where run directories lie
-        out: where records go (default: nbs/results of the checkout)
-        copy: copy records and reports to this folder once a minute
     """
     for name, value in (("jobs", jobs), ("minutes", minutes)):
         if value is not None and not value > 0:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 
 from ..training.checkpoints import load_weights
@@ -144,19 +145,17 @@ def measure_settings(folder: Path, out: Path, data: Path | None = None, sentence
     return move_record(path)
 
 # %% ../../nbs/experiments/search_settings.ipynb #dfd459b0
-def search_settings(run: Path, /, *, out: Path | None = None, data: Path | None = None,
-                    sentences: int = 1000) -> None:
+def search_settings(
+    run: Annotated[Path, "a run directory"], /, *,
+    out: Annotated[Path | None, "folder for the record (default: nbs/results of the checkout)"] = None,
+    data: Annotated[Path | None, "the corpus that it was trained on, if it has moved"] = None,
+    sentences: Annotated[int, "at most this many, evenly spread over the development set"] = 1000,
+) -> None:
     """Measure BLEU against averaging, beam and length penalty, on the development set of a finished run.
 
     Examples:
       python -m annotated_transformer.experiments.search_settings runs/multi30k
       python -m annotated_transformer.experiments.search_settings runs/wmt --sentences 3000 --out results
-
-    Args:
-        run: a run directory
-        out: folder for the record (default: nbs/results of the checkout)
-        data: the corpus that it was trained on, if it has moved
-        sentences: at most this many, evenly spread over the development set
     """
     out = out or results_folder()
     measure_settings(run, out, data, sentences)

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Annotated, Any
 
 from ..drawing.result_tables import as_data
 from .judge import comparisons, read_claims, with_sentences
@@ -152,16 +152,15 @@ def add_all(source: Path, folder: Path) -> int:
     return len(paths)
 
 # %% ../../nbs/experiments/summary.ipynb #6712a905
-def summary(add: Path | None = None, records: Path | None = None) -> None:
+def summary(
+    add: Annotated[Path | None, "first add the records of this folder, where each has a file of its own"] = None,
+    records: Annotated[Path | None, "folder of the records (default: nbs/results of the checkout)"] = None,
+) -> None:
     """Write summary.json from the records beside it.
 
     Examples:
       python -m annotated_transformer.experiments.summary
       python -m annotated_transformer.experiments.summary --add runs/records
-
-    Args:
-        add: first add the records of this folder, where each has a file of its own
-        records: folder of the records (default: nbs/results of the checkout)
     """
     folder = results_folder() if records is None else records
     if add is not None:

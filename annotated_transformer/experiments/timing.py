@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 from weakref import finalize
 
 import torch
@@ -187,20 +187,18 @@ def batch_records(d: int) -> list[dict]:
     return found
 
 
-def timing(out: Path | None = None, device: str = "", widths: tuple[int, ...] = (128, 256, 512),
-               batch: int = 8, rounds: int = 5) -> None:
+def timing(
+    out: Annotated[Path | None, "folder for the records (default: nbs/results of the checkout)"] = None,
+    device: Annotated[str, "cpu or cuda (default: a GPU where there is one)"] = "",
+    widths: Annotated[tuple[int, ...], "the vectors' sizes d, multiples of 8"] = (128, 256, 512),
+    batch: Annotated[int, "sequences in a batch"] = 8,
+    rounds: Annotated[int, "how often each is measured, taking turns"] = 5,
+) -> None:
     """Measure time and memory of the layers of Table 1 against the length, on an idle machine.
 
     Examples:
       python -m annotated_transformer.experiments.timing
       python -m annotated_transformer.experiments.timing --device cuda --widths 512
-
-    Args:
-        out: folder for the records (default: nbs/results of the checkout)
-        device: cpu or cuda (default: a GPU where there is one)
-        widths: the vectors' sizes d, multiples of 8
-        batch: sequences in a batch
-        rounds: how often each is measured, taking turns
     """
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     if device and device not in devices:

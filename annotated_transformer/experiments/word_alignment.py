@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -176,19 +176,18 @@ def align_by_ibm(text: Sequence[Path], out: Path) -> None:
     print(f"alignment error rate {100 * metrics['aer']:.1f} ({100 * low:.1f} to {100 * high:.1f})")
 
 # %% ../../nbs/experiments/word_alignment.ipynb #e4619860
-def align(run: str, /, *text: Path, out: Path | None = None, seed: int = 0) -> None:
+def align(
+    run: Annotated[str, "a run directory, the name of weights that ship, or ibm1 for IBM model 1"], /,
+    *text: Annotated[Path, "what IBM model 1 learns from: English and German in a table, or in two files"],
+    out: Annotated[Path | None, "folder for the record (default: nbs/results of the checkout)"] = None,
+    seed: Annotated[int, "for the untrained model that it is compared with"] = 0,
+) -> None:
     """Measure how well the cross-attention of a run from English to German aligns words, and write the record
     alignment_RUN.
 
     Examples:
       python -m annotated_transformer.experiments.word_alignment ende
       python -m annotated_transformer.experiments.word_alignment ibm1 eng-deu.tsv.gz
-
-    Args:
-        run: a run directory, the name of weights that ship, or ibm1 for IBM model 1
-        text: what IBM model 1 learns from: English and German in a table, or in two files
-        out: folder for the record (default: nbs/results of the checkout)
-        seed: for the untrained model that it is compared with
     """
     out = out or results_folder()
     if run == "ibm1":

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -37,18 +37,13 @@ ACTIVATIONS = {"relu": F.relu, "silu": F.silu, "gelu": F.gelu}
 class ImportedConfig(TransformerConfig):
     "A Transformer of another program: our fields, and what differs there."
 
-    n_decoder_layers: int = 0
-    "layers in the decoder (0: as many as in the encoder)"
-    activation: Literal["relu", "silu", "gelu"] = "relu"
-    "between the two matrices of the feed-forward network"
-    epsilon: float = 1e-5
-    "what LayerNorm adds to the variance"
-    scaled: bool = True
-    "embeddings are multiplied by sqrt(d_model)"
-    own_softmax: bool = False
-    "the softmax has a matrix of its own"
-    fairseq_positions: bool = False
-    "the sinusoids are fairseq's"
+    n_decoder_layers: Annotated[int, "layers in the decoder (0: as many as in the encoder)"] = 0
+    activation: Annotated[Literal["relu", "silu", "gelu"],
+                          "between the two matrices of the feed-forward network"] = "relu"
+    epsilon: Annotated[float, "what LayerNorm adds to the variance"] = 1e-5
+    scaled: Annotated[bool, "embeddings are multiplied by sqrt(d_model)"] = True
+    own_softmax: Annotated[bool, "the softmax has a matrix of its own"] = False
+    fairseq_positions: Annotated[bool, "the sinusoids are fairseq's"] = False
 
 # %% ../../nbs/imports/imported.ipynb #732c037b
 class FairseqPositions(nn.Module):

@@ -8,7 +8,7 @@ __all__ = ['BASE', 'BIG', 'BIG_EN_FR', 'TransformerConfig', 'attention_sublayer'
 
 # %% ../../nbs/model/transformer.ipynb #5c722a9c
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -24,38 +24,26 @@ from .symbols import PAD
 class TransformerConfig:
     "The shape of a model; the defaults are the paper's base model. A variation is `replace(BASE, d_k=16)`."
 
-    vocab_size: int = 37000
-    "tokens in the shared vocabulary"
-    src_vocab_size: int = 0
-    "tokens in a vocabulary of the source's own (0: it shares the other, as in the paper)"
-    n_layers: int = 6
-    "N: layers in the encoder, and in the decoder"
-    d_model: int = 512
-    "width of embeddings and of every sub-layer's output"
-    d_ff: int = 2048
-    "inner width of the feed-forward network"
-    n_heads: int = 8
-    "h: attention heads"
-    d_k: int | None = None
-    "width of a head's queries and keys (d_model / n_heads unless given)"
-    d_v: int | None = None
-    "width of a head's values (d_model / n_heads unless given)"
-    dropout: float = 0.1
-    "P_drop: on each sub-layer's output and on embedding + position"
-    attention_dropout: float = 0.0
-    "dropout on attention weights"
-    attention_bias: bool = False
-    "biases in the attention projections (the authors' code had them, the formula of section 3.2.2 does not)"
-    pre_norm: bool = False
-    "normalise before each sub-layer instead of after it"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    "positional encoding (Table 3, row E: learned)"
-    max_length: int = 1024
-    "positions that are learned (sinusoids have no limit)"
-    parameter_heads: int = 0
-    "h_p: above 0, attention over parameters replaces the feed-forward network (the source's appendix)"
-    n_p: int = 1536
-    "key-value pairs per head, where parameter_heads is above 0"
+    vocab_size: Annotated[int, "tokens in the shared vocabulary"] = 37000
+    src_vocab_size: Annotated[int, "tokens in a vocabulary of the source's own "
+                                   "(0: it shares the other, as in the paper)"] = 0
+    n_layers: Annotated[int, "N: layers in the encoder, and in the decoder"] = 6
+    d_model: Annotated[int, "width of embeddings and of every sub-layer's output"] = 512
+    d_ff: Annotated[int, "inner width of the feed-forward network"] = 2048
+    n_heads: Annotated[int, "h: attention heads"] = 8
+    d_k: Annotated[int | None, "width of a head's queries and keys (d_model / n_heads unless given)"] = None
+    d_v: Annotated[int | None, "width of a head's values (d_model / n_heads unless given)"] = None
+    dropout: Annotated[float, "P_drop: on each sub-layer's output and on embedding + position"] = 0.1
+    attention_dropout: Annotated[float, "dropout on attention weights"] = 0.0
+    attention_bias: Annotated[bool, "biases in the attention projections "
+                                    "(the authors' code had them, the formula of section 3.2.2 does not)"] = False
+    pre_norm: Annotated[bool, "normalise before each sub-layer instead of after it"] = False
+    positions: Annotated[Literal["sinusoidal", "learned"],
+                         "positional encoding (Table 3, row E: learned)"] = "sinusoidal"
+    max_length: Annotated[int, "positions that are learned (sinusoids have no limit)"] = 1024
+    parameter_heads: Annotated[int, "h_p: above 0, attention over parameters replaces the feed-forward network "
+                                    "(the source's appendix)"] = 0
+    n_p: Annotated[int, "key-value pairs per head, where parameter_heads is above 0"] = 1536
 
     def resolved(self) -> "TransformerConfig":
         "The same shape with `d_k` and `d_v` as numbers; ValueError if n_heads does not divide d_model."

@@ -9,7 +9,7 @@ __all__ = ['EMBEDDINGS', 'BODY', 'TRANSFORMER', 'OWN', 'RivalConfig', 'EncoderDe
 # %% ../../nbs/rivals/base.ipynb #0a9d9398
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -27,16 +27,11 @@ from ..training.presets import PRESETS, TrainingConfig
 class RivalConfig:
     "What every rival has; a kind of its own may mean something else by a layer."
 
-    vocab_size: int = 5000
-    "tokens in the shared vocabulary"
-    n_layers: int = 2
-    "layers in the encoder, and in the decoder"
-    d_model: int = 256
-    "width of the vectors and of the layers' states"
-    dropout: float = 0.2
-    "on the vectors of tokens, between layers and on the output"
-    tied: bool = False
-    "one table for source, target and softmax (the papers' systems had three)"
+    vocab_size: Annotated[int, "tokens in the shared vocabulary"] = 5000
+    n_layers: Annotated[int, "layers in the encoder, and in the decoder"] = 2
+    d_model: Annotated[int, "width of the vectors and of the layers' states"] = 256
+    dropout: Annotated[float, "on the vectors of tokens, between layers and on the output"] = 0.2
+    tied: Annotated[bool, "one table for source, target and softmax (the papers' systems had three)"] = False
 
 
 class EncoderDecoder(nn.Module):

@@ -8,6 +8,7 @@ __all__ = ['ByteNetConfig', 'Block', 'ByteNet']
 # %% ../../nbs/rivals/bytenet.ipynb #dbb035bb
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -23,18 +24,13 @@ from .base import EncoderDecoder, RivalConfig
 class ByteNetConfig(RivalConfig):
     "Dilated convolutions, with the decoder on top of the encoder's columns."
 
-    n_layers: int = 10
-    "residual blocks in the encoder, and in the decoder"
-    d_model: int = 312
-    "width of the vectors; within a block half of it"
-    kernel: int = 3
-    "k: positions that a convolution sees"
-    max_dilation: int = 16
-    "the dilation doubles from block to block up to this, then begins anew at 1"
-    a: float = 1.2
-    "columns that the encoder makes for each source token"
-    plain_vectors: bool = False
-    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
+    n_layers: Annotated[int, "residual blocks in the encoder, and in the decoder"] = 10
+    d_model: Annotated[int, "width of the vectors; within a block half of it"] = 312
+    kernel: Annotated[int, "k: positions that a convolution sees"] = 3
+    max_dilation: Annotated[int, "the dilation doubles from block to block up to this, then begins anew at 1"] = 16
+    a: Annotated[float, "columns that the encoder makes for each source token"] = 1.2
+    plain_vectors: Annotated[bool, "vectors drawn with a deviation of 0.1 "
+                                   "and not multiplied by the root of d_model, as ConvS2S's are"] = False
 
 # %% ../../nbs/rivals/bytenet.ipynb #d01d47f7
 class Block(nn.Module):

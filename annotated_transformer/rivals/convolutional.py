@@ -8,6 +8,7 @@ __all__ = ['ROOT_HALF', 'ConvolutionalConfig', 'normalised', 'convolution', 'gat
 # %% ../../nbs/rivals/convolutional.ipynb #34192353
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +28,8 @@ class ConvolutionalConfig(RivalConfig):
 
     n_layers: int = 4
     d_model: int = 240
-    kernel: int = 3
-    "k: positions that a convolution sees"
-    max_length: int = 1024
-    "positions that are learned"
+    kernel: Annotated[int, "k: positions that a convolution sees"] = 3
+    max_length: Annotated[int, "positions that are learned"] = 1024
 
 
 ROOT_HALF = math.sqrt(0.5)

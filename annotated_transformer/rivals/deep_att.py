@@ -7,6 +7,7 @@ __all__ = ['DeepAttConfig', 'FastForward', 'turned', 'DeepAtt']
 
 # %% ../../nbs/rivals/deep_att.ipynb #f9751d4b
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,11 +23,11 @@ from .recurrent import Alignment, Recurrent, RecurrentConfig, lstm_step
 class DeepAttConfig(RecurrentConfig):
     "LSTMs with fast-forward connections."
 
-    n_layers: int = 4
-    "LSTM layers in each of the encoder's two columns, and in the decoder (the paper: 9 and 7)"
+    n_layers: Annotated[int, "LSTM layers in each of the encoder's two columns, "
+                             "and in the decoder (the paper: 9 and 7)"] = 4
     d_model: int = 184
-    dropout: float = 0.2
-    "on h, on the embeddings and on the output; the fast-forward connections are never dropped"
+    dropout: Annotated[float, "on h, on the embeddings and on the output; "
+                              "the fast-forward connections are never dropped"] = 0.2
 
 
 class FastForward(nn.Module):

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -94,24 +95,15 @@ def without_dropout(model: nn.Module) -> None:
 class Tuning:
     "Settings for tuning a trained model on its expected GLEU."
 
-    steps: int = 400
-    "updates"
-    rate: float = 2e-5
-    "constant learning rate of Adam"
-    sentences: int = 16
-    "source sentences in an update"
-    samples: int = 15
-    "translations drawn for each"
-    alpha: float = 0.017
-    "weight of the likelihood of the reference"
-    clip_norm: float = 5.0
-    "bound on the gradient's norm"
-    extra: int = 10
-    "how many tokens longer than its source a drawn translation may be"
-    save_every: int = 50
-    "updates between checkpoints"
-    seed: int = 0
-    "determines the sentences and the draws"
+    steps: Annotated[int, "updates"] = 400
+    rate: Annotated[float, "constant learning rate of Adam"] = 2e-5
+    sentences: Annotated[int, "source sentences in an update"] = 16
+    samples: Annotated[int, "translations drawn for each"] = 15
+    alpha: Annotated[float, "weight of the likelihood of the reference"] = 0.017
+    clip_norm: Annotated[float, "bound on the gradient's norm"] = 5.0
+    extra: Annotated[int, "how many tokens longer than its source a drawn translation may be"] = 10
+    save_every: Annotated[int, "updates between checkpoints"] = 50
+    seed: Annotated[int, "determines the sentences and the draws"] = 0
 
 
 def tuning_update(
@@ -238,24 +230,14 @@ def main(argv: list[str] | None = None) -> None:
     "`python -m annotated_transformer.rivals.gleu_rl RUN FOLDER`."
 
     def gleu_rl(
-        run: Path,
-        folder: Path,
-        /,
-        *,
-        data: Path | None = None,
-        minutes: float | None = None,
-        record: Path | None = None,
+        run: Annotated[Path, "a trained run, of any kind of model"],
+        folder: Annotated[Path, "the new run"], /, *,
+        data: Annotated[Path | None, "the prepared corpus, if it has moved"] = None,
+        minutes: Annotated[float | None, "stop after this many minutes"] = None,
+        record: Annotated[Path | None, "also write the result record to this file at the end"] = None,
         **changes: Tuning,
     ) -> None:
-        """Tune a trained run on its expected GLEU. You may stop it at any time; the same command resumes it.
-
-        Args:
-            run: a trained run, of any kind of model
-            folder: the new run
-            data: the prepared corpus, if it has moved
-            minutes: stop after this many minutes
-            record: also write the result record to this file at the end
-        """
+        "Tune a trained run on its expected GLEU. You may stop it at any time; the same command resumes it."
         check_tuning(tuning := Tuning(**changes), minutes, record)
         tuned = begin_tuning(folder, run, tuning)
         if tune(tuned, data, minutes):

@@ -7,6 +7,7 @@ __all__ = ['squared_variation', 'chance_to_be_chosen', 'SparseLayer', 'MixtureCo
 
 # %% ../../nbs/rivals/mixture_of_experts.ipynb #a33f594c
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -75,17 +76,12 @@ class SparseLayer(nn.Module):
 class MixtureConfig(RecurrentConfig):
     "LSTMs with mixtures of experts between them."
 
-    n_layers: int = 3
-    "LSTM layers in the encoder, and in the decoder; 2 or more"
+    n_layers: Annotated[int, "LSTM layers in the encoder, and in the decoder; 2 or more"] = 3
     d_model: int = 168
-    n_experts: int = 16
-    "in each of the two mixtures"
-    d_expert: int = 128
-    "inner width of an expert"
-    experts_used: int = 4
-    "k, the experts that a word uses; fewer than n_experts"
-    balance: float = 0.01
-    "weight of the two losses that spread the work"
+    n_experts: Annotated[int, "in each of the two mixtures"] = 16
+    d_expert: Annotated[int, "inner width of an expert"] = 128
+    experts_used: Annotated[int, "k, the experts that a word uses; fewer than n_experts"] = 4
+    balance: Annotated[float, "weight of the two losses that spread the work"] = 0.01
 
 # %% ../../nbs/rivals/mixture_of_experts.ipynb #60f7cce2
 class Mixture(Recurrent):

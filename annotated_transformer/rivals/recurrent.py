@@ -7,6 +7,7 @@ __all__ = ['RecurrentConfig', 'Alignment', 'lstm_step', 'states_of', 'Recurrent'
 
 # %% ../../nbs/rivals/recurrent.ipynb #1c828c38
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,8 +23,8 @@ from .base import EncoderDecoder, RivalConfig
 class RecurrentConfig(RivalConfig):
     "Stacked LSTMs with additive attention."
 
-    plain_vectors: bool = False
-    "vectors drawn with a deviation of 0.1 and not multiplied by the root of d_model, as ConvS2S's are"
+    plain_vectors: Annotated[bool, "vectors drawn with a deviation of 0.1 "
+                                   "and not multiplied by the root of d_model, as ConvS2S's are"] = False
 
 
 class Alignment(nn.Module):

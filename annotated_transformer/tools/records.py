@@ -30,6 +30,7 @@ from os.path import relpath
 from math import isfinite
 from pathlib import Path
 from shutil import which
+from typing import Annotated
 
 import torch
 
@@ -368,12 +369,11 @@ def run_program(function: Callable, module: str, argv: Sequence[str] | None = No
         call(function, argv, f"python -m annotated_transformer.{module}")
 
 # %% ../../nbs/tools/records.ipynb #2691de4b
-def list_records(folder: Path | None = None, /) -> None:
-    """List the result records of a folder, and what state each is in.
-
-    Args:
-        folder: the folder (default: nbs/results of the checkout, or what came with the package)
-    """
+def list_records(
+    folder: Annotated[Path | None, "the folder "
+                                   "(default: nbs/results of the checkout, or what came with the package)"] = None, /,
+) -> None:
+    "List the result records of a folder, and what state each is in."
     for place, text in record_texts(folder):
         try:
             record = checked_record(text, place)

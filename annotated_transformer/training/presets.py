@@ -9,7 +9,7 @@ __all__ = ['FORMER', 'SMALL', 'TINY', 'PAPER', 'PRESETS', 'TrainingConfig', 'nam
 # %% ../../nbs/training/presets.ipynb #e9b180b1
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from .. import _PRESETS, _find
 from ..engine.kinds import architecture, kinds
@@ -21,38 +21,31 @@ from .optimizer import learning_rate, linear_to_zero
 @dataclass(frozen=True)
 class TrainingConfig:
     "How a model is trained; the defaults are those of the paper's base model (section 5)."
-    steps: int = 100_000
-    "updates in all"
-    warmup_steps: int = 4000
-    "updates over which the rate rises (equation 3)"
-    lr_scale: float = 1.0
-    "multiplies equation 3"
-    schedule: Literal["paper", "linear-to-zero"] = "paper"
-    "after the warm-up: equation 3, or a straight line to zero at the last update"
-    batch_tokens: int = 25_000
-    "real tokens in an update, on each side, whatever the number of processes"
-    label_smoothing: float = 0.1
-    "eps_ls"
-    seed: int = 0
-    "of the weights, the dropout and the order of the data"
-    save_every: int = 1500
-    "updates between checkpoints that are kept and averaged; each is measured on the development set"
-    save_minutes: float = 10.0
-    "minutes between checkpoints that only serve to resume a run that was stopped"
-    keep: int = 5
-    "checkpoints kept, and averaged at the end if that helps on the development set (the paper: 5, for big 20)"
-    report_every: int = 50
-    "updates between lines of metrics.jsonl"
-    optimizer: Literal["adam", "sgd", "nesterov"] = "adam"
-    "Adam as in section 5.3, or what other models were trained with"
-    dev_bleu: int = 0
-    "sentences of the development set to translate greedily at each checkpoint, for their BLEU (0: none)"
-    patience: int = 0
-    "stop after this many checkpoints without an improvement on the development set (0: never)"
-    clip_norm: float = 0.0
-    "a gradient longer than this is shortened to it (0: off, as in the paper)"
-    precision: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
-    "of the matrix products (weights stay float32, or float64); auto: bfloat16 where the hardware has it, or float32"
+    steps: Annotated[int, "updates in all"] = 100_000
+    warmup_steps: Annotated[int, "updates over which the rate rises (equation 3)"] = 4000
+    lr_scale: Annotated[float, "multiplies equation 3"] = 1.0
+    schedule: Annotated[Literal["paper", "linear-to-zero"],
+                        "after the warm-up: equation 3, or a straight line to zero at the last update"] = "paper"
+    batch_tokens: Annotated[int, "real tokens in an update, on each side, whatever the number of processes"] = 25_000
+    label_smoothing: Annotated[float, "eps_ls"] = 0.1
+    seed: Annotated[int, "of the weights, the dropout and the order of the data"] = 0
+    save_every: Annotated[int, "updates between checkpoints that are kept and averaged; "
+                               "each is measured on the development set"] = 1500
+    save_minutes: Annotated[float, "minutes between checkpoints that only serve "
+                                   "to resume a run that was stopped"] = 10.0
+    keep: Annotated[int, "checkpoints kept, and averaged at the end if that helps on the development set "
+                         "(the paper: 5, for big 20)"] = 5
+    report_every: Annotated[int, "updates between lines of metrics.jsonl"] = 50
+    optimizer: Annotated[Literal["adam", "sgd", "nesterov"],
+                         "Adam as in section 5.3, or what other models were trained with"] = "adam"
+    dev_bleu: Annotated[int, "sentences of the development set to translate greedily at each checkpoint, "
+                             "for their BLEU (0: none)"] = 0
+    patience: Annotated[int, "stop after this many checkpoints "
+                             "without an improvement on the development set (0: never)"] = 0
+    clip_norm: Annotated[float, "a gradient longer than this is shortened to it (0: off, as in the paper)"] = 0.0
+    precision: Annotated[Literal["auto", "float32", "bfloat16", "float16", "float64"],
+                         "of the matrix products (weights stay float32, or float64); "
+                         "auto: bfloat16 where the hardware has it, or float32"] = "auto"
 
     def rate_at(self, step: int, d_model: int) -> float:
         "The learning rate of update `step`, counted from 1, for a model of width `d_model`."
@@ -111,7 +104,8 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
 def check_training(training: TrainingConfig, vocab_size: int) -> None:
     "Raises InputError, which names the field, where a value is impossible."
     t, counts = training, ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every")
-    known = {name: get_args(TrainingConfig.__annotations__[name]) for name in ("optimizer", "precision", "schedule")}
+    hints = get_type_hints(TrainingConfig)
+    known = {name: get_args(hints[name]) for name in ("optimizer", "precision", "schedule")}
     rules = {
         **{name: (1 <= getattr(t, name) <= 10**12, f"1 or more{', at most 10^12' * (getattr(t, name) > 1)}")
            for name in counts},

@@ -1,22 +1,18 @@
 """The command line as a whole: its help, its table of features, and what it says when something is wrong: one line,
 exit code 2, no traceback, nothing half-written."""
 import contextlib
-import inspect
 import json
 import os
-import pkgutil
 import re
 import shlex
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 import torch
 
-from annotated_transformer import __version__, commands
+from annotated_transformer import __version__
 from annotated_transformer.commands import cli
-from annotated_transformer.tools.options import documented
 from command_line import fails, refused, said, wrong, wrong_with
 from here import ROOT
 
@@ -37,16 +33,6 @@ def test_help_has_examples(command, capsys):
     assert "Examples:" in out or not command and "Begin with:" in out
     assert f"  annotated-transformer {command or 'prepare'}" in out
     assert command or all(f"\n  {name} " in out for name in cli.COMMANDS)
-
-
-@pytest.mark.parametrize("command", sorted({
-    function for module in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}.")
-    for name, function in vars(import_module(module.name)).items() if name.endswith("_command")},
-    key=lambda function: function.__name__), ids=lambda function: function.__name__)
-def test_no_line_about_an_option_is_lost(command):
-    "One that goes on stands further in than the options' names."
-    _, _, written = inspect.cleandoc(command.__doc__).partition("Args:\n")
-    assert " ".join(written.split()) == " ".join(f"{name}: {help}" for name, help in documented(command).items())
 
 
 @pytest.mark.slow

@@ -49,6 +49,12 @@ def declared(command: str) -> tuple[list, list]:
     return [a for a in actions if a.option_strings], [a for a in actions if not a.option_strings]
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_help(command):
+    options, places = declared(command)
+    assert [action.dest for action in options + places if not action.help] == []
+
+
 def values(action) -> st.SearchStrategy:
     "What may be typed after an option: of its kind, or of another."
     if action.nargs == 0:

@@ -1,5 +1,6 @@
 "A model of one's own: the mean of the source's vectors, and the last token's."
 from dataclasses import dataclass
+from typing import Annotated
 from torch import nn
 from annotated_transformer.engine.kinds import register
 
@@ -8,8 +9,7 @@ class BagConfig:
     "A bag of words."
     vocab_size: int = 1000
     d_model: int = 32
-    looseness: float = 0.1
-    "how loose the bag is"
+    looseness: Annotated[float, "how loose the bag is"] = 0.1
 
 class Embedding(nn.Embedding):
     def logits(self, hidden):
