@@ -32,7 +32,7 @@ from ..parsing.trees import Leaves, Tree, linearise, read_tree, restore
 from ..rivals.base import body_parameters, fitted
 from ..rivals.recurrent import RecurrentConfig
 from ..tools.files import InputError, file_digest, locked, read_json, write_json, writing
-from ..tools.records import find_record, make_record
+from ..tools.records import add_record, find_record, make_record
 from ..tools.text_files import progress
 from ..training.loop import train
 from ..training.presets import TINY, TrainingConfig
@@ -220,7 +220,7 @@ def finished(run: Run, session: TreeSession) -> Run:
 # %% ../../nbs/experiments/parsing_runs.ipynb #fa3ba4ba
 def choice(name: str, session: TreeSession, training: TrainingConfig) -> tuple[float | None, float]:
     """An experiment's dropout and rate: its own, or the candidate with the best development perplexity
-    (chosen.json).
+    (chosen.json). A trial leaves a record, and is not made again where that stands.
     """
     e, owner = EXPERIMENTS[name], EXPERIMENTS[name].settings or name
     if not EXPERIMENTS[owner].choices:
@@ -228,15 +228,17 @@ def choice(name: str, session: TreeSession, training: TrainingConfig) -> tuple[f
     path = session.chosen(owner)
     with session.alone(f"choice_{owner}"):
         if not path.exists():
-            found = [{"dropout": dropout, "rate": rate, "record": record, "perplexity":
-                      round(find_record(record, session.place.out)["metrics"]["perplexity/dev"], 4)}
-                     for dropout, rate, record in EXPERIMENTS[owner].tried]
-            for i, (dropout, rate) in enumerate(EXPERIMENTS[owner].choices):
-                short = replace(training, seed=0, steps=session.size(e.choose_steps, 4), lr_scale=rate)
-                run = run_in(path.with_name(f"choice_{i}"), corpus_of(owner, session),
-                             EXPERIMENTS[owner].model, dropout, short)
-                perplexity = finished(run, session).record.read()["metrics"]["perplexity/dev"]
-                found.append({"dropout": dropout, "rate": rate, "perplexity": round(perplexity, 4)})
+            found, trials = [], [(dropout, rate, f"trial_parsing_{owner}_{dropout}_{rate}")
+                                 for dropout, rate in EXPERIMENTS[owner].choices]
+            for dropout, rate, trial in [*EXPERIMENTS[owner].tried, *trials]:
+                if (record := find_record(trial, session.place.out)) is None:
+                    short = replace(training, seed=0, steps=session.size(e.choose_steps, 4), lr_scale=rate)
+                    run = run_in(path.with_name(f"choice_{dropout}_{rate}"), corpus_of(owner, session),
+                                 EXPERIMENTS[owner].model, dropout, short)
+                    record = finished(run, session).record.read() | {"name": trial, "scale": session.scale}
+                    add_record(record, session.place.out)
+                perplexity = round(record["metrics"]["perplexity/dev"], 4)
+                found.append({"dropout": dropout, "rate": rate, "record": trial, "perplexity": perplexity})
             write_json(path, {"candidates": found, "best": min(found, key=lambda c: c["perplexity"])})
     best = read_json(path)["best"]
     return best["dropout"], best["rate"]

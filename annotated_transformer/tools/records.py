@@ -234,7 +234,7 @@ FILES = {  # a record stands in the file named after the first word of its name,
     "small_keys": "section_3", "unasked_places": "section_3", "alignment": "heads", "ibm_model": "heads",
     "all_sources": "translation", "ende": "translation", "fine_tuning": "translation", "grammar_en_de": "translation",
     "precision": "translation", "prepare": "benchmark", "scores": "translation", "settings": "translation",
-    "trial_m30k": "translation"}
+    "trial_m30k": "translation", "trial_parsing": "parsing"}
 
 
 def comparison_of(name: str) -> str:

@@ -192,4 +192,11 @@ def test_parsing_5000(treebanks, tmp_path, small_parsers):
         assert not [metric for metric in r["metrics"] if "free" in metric]
     again = carried_out(parsers(), cut, "parsing/craft_tenth_5000/run_seed0")
     assert lasting(again) == lasting(found)
-    assert {*read_records(whole.out)} == {*found, *(r["name"] for r in old)}
+    trials = {f"trial_parsing_craft_tenth_5000{kind}_0.1_{rate}" for kind, rate in
+              (("", 0.6), ("_recurrent", 0.6), ("_recurrent", 2.4))}
+    assert {*read_records(whole.out)} == {*found, *trials, *(r["name"] for r in old)}
+    # on another machine the trials' records are enough
+    later = place_at(tmp_path / "later", treebanks, *old, *(find_record(name, whole.out) for name in trials))
+    first = [step for step in parsers() if step.name.endswith("seed0")]
+    assert lasting(carried_out(first, later)) == {name: lasting(found[name]) for name in (s.name for s in first)}
+    assert not [*later.runs.rglob("choice_*")]
