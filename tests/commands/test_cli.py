@@ -98,7 +98,7 @@ def test_options_without_a_command_are_one_line(options, capsys):
 
 
 def test_other_errors_of_these_kinds_are_not_hidden(monkeypatch):
-    def wrong(given):
+    def wrong(*_):
         raise RuntimeError("a mistake of ours")
 
     monkeypatch.setattr(cli, "prepare_process", wrong)
