@@ -149,7 +149,8 @@ class Translator:
     def model(self) -> nn.Module:
         "The plain model, with its weights: they are read when somebody first asks for it."
         if (weights := self.weights) is not None:
-            fill(self.network, weights, self.precision)
+            with torch.inference_mode(False):  # whoever asks first may be in that mode, and others need gradients
+                fill(self.network, weights, self.precision)
             self.weights, self.stamp = None, weights_stamp(self.network)
         return self.network
 
