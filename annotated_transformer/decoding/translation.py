@@ -356,7 +356,14 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
     if precision not in STORED:
         raise InputError(f"precision {precision!r:.40}: give {', '.join(STORED)}")
     wrong = InputError(f"{run.folder}: its weights do not fit the model that config.json describes (kind: {kind})")
-    shapes = weights.shapes if isinstance(weights, StoredWeights) else {name: x.shape for name, x in weights.items()}
+    if isinstance(weights, StoredWeights):  # it checks each as it is read
+        shapes = weights.shapes
+    else:
+        shapes = {name: x.shape for name, x in weights.items()}
+        try:
+            check_finite(weights)
+        except InputError as error:
+            raise InputError(f"{run.folder}: {error}") from None
     if is_far_larger(run.model_config(), shapes):  # before the model takes memory and time
         raise wrong
     in_turn = architecture(kind).model is Transformer and device.type == "cpu"
@@ -364,11 +371,6 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
         model = run.model()
     if shapes != {name: x.shape for name, x in model.state_dict().items()}:
         raise wrong
-    if isinstance(weights, dict):
-        try:
-            check_finite(weights)
-        except InputError as error:
-            raise InputError(f"{run.folder}: {error}") from None
     if in_turn:
         return Translator(model, vocabulary, run, precision, kernel, weights)
     model.load_state_dict(weights)

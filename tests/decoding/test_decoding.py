@@ -391,6 +391,17 @@ def test_a_search_needs_no_more_than_its_packed_weights(finished, tmp_path):
     os.replace(folder / "other", folder / "averaged.safetensors")
     assert late.translate(line) == found
     fails(lambda: late.model, folder / "averaged.safetensors", "has changed since it was loaded")
+    os.remove(folder / "averaged.safetensors")
+    fails(lambda: late.model, folder / "averaged.safetensors", "has changed since it was loaded")
+
+
+@without_checker()
+def test_a_model_is_read_from_where_it_was_loaded(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    translator = load("run")
+    monkeypatch.chdir("/")
+    assert translator.model.embedding.weight.isfinite().all()
 
 
 # --- what is computed is what is scored -------------------------------------------------------------------------------
