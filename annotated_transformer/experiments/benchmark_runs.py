@@ -21,8 +21,7 @@ import torch
 
 from ..decoding.scores import bleu
 from ..decoding.translation import load
-from .benchmark import check_all_new, write_records
-from .benchmark_decoding import machine
+from .benchmark import check_all_new, machine, write_records
 from ..tools.files import InputError, file_digest
 from ..tools.records import check_new, make_record, results_folder, run_program
 from ..tools.text_files import two_files
