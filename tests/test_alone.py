@@ -11,7 +11,7 @@ from here import ROOT
 from installed import environment, requirements
 
 pytestmark = pytest.mark.xdist_group("package")
-DAILY = ["model/attention", "results"]
+DAILY = ["results"]
 CONTENTS = tomllib.loads((ROOT / "nbs/contents.toml").read_text(encoding="utf-8"))
 BOOK = [chapter["path"] for part in CONTENTS["part"] for chapter in part["chapter"] if not chapter.get("appendix")]
 

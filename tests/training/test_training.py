@@ -274,7 +274,7 @@ def killed_again_and_again(run: Run, processes: int, kills: int, seed: int) -> N
 
 
 @pytest.mark.parametrize("processes, kills",
-                         [(1, 1), *(pytest.param(n, kills, marks=pytest.mark.slow) for n, kills in ((1, 25), (2, 10)))])
+                         [pytest.param(n, kills, marks=pytest.mark.slow) for n, kills in ((1, 1), (1, 25), (2, 10))])
 def test_killed_at_random_moments(data, undisturbed, tmp_path, processes, kills):
     "SIGKILL: the end is the same bit for bit, and no step is reported twice or left out."
     steps = 60 if kills < 10 else 200
@@ -300,7 +300,8 @@ def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number, processes", [
-    (signal.SIGTERM, 1), (signal.SIGHUP, 1), pytest.param(signal.SIGTERM, 2, marks=pytest.mark.slow)])
+    (signal.SIGTERM, 1), *(pytest.param(number, n, marks=pytest.mark.slow)
+                           for number, n in ((signal.SIGHUP, 1), (signal.SIGTERM, 2)))])
 def test_a_signal_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, number, processes):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     before = signal.signal(number, signal.SIG_DFL)  # where the tests themselves run under nohup, SIGHUP is ignored
