@@ -318,6 +318,7 @@ def test_a_signal_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, 
     assert_same(run.folder, undisturbed(processes, TRAINING.steps))
 
 
+@pytest.mark.slow
 def test_a_terminal_that_closes_unheard(data, undisturbed, tmp_path):
     "A SIGHUP that is ignored stays so, and training goes on, though there is nobody left to show translations to."
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
