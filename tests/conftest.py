@@ -23,7 +23,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     "What takes longest comes first, so that no process waits for another at the end."
-    items.sort(key=lambda item: item.path.name not in ("test_site.py", "test_alone.py"))
+    items.sort(key=lambda item: item.path.name not in ("test_site_pages.py", "test_alone.py"))
 
 
 @pytest.fixture(scope="session")
