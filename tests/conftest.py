@@ -23,7 +23,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     "What takes longest comes first, so that no process waits for another at the end."
-    items.sort(key=lambda item: item.path.name not in ("test_site_pages.py", "test_alone.py"))
+    items.sort(key=lambda item: item.path.name not in (
+        "test_site_pages.py", "test_alone.py", "test_training.py", "test_explore.py"))
 
 
 @pytest.fixture(scope="session")

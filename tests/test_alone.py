@@ -10,8 +10,7 @@ import pytest
 from here import ROOT
 from installed import environment, requirements
 
-pytestmark = pytest.mark.xdist_group("package")
-DAILY = ["results"]
+pytestmark = [pytest.mark.xdist_group("package"), pytest.mark.slow]
 CONTENTS = tomllib.loads((ROOT / "nbs/contents.toml").read_text(encoding="utf-8"))
 BOOK = [chapter["path"] for part in CONTENTS["part"] for chapter in part["chapter"] if not chapter.get("appendix")]
 
@@ -22,8 +21,7 @@ def hosted(wheel, tmp_path_factory) -> Path:
     return environment(tmp_path_factory.mktemp("hosted"), wheel, requirements())
 
 
-@pytest.mark.parametrize("name", [name if name in DAILY else pytest.param(name, marks=pytest.mark.slow)
-                                  for name in BOOK])
+@pytest.mark.parametrize("name", BOOK)
 def test_a_chapter_runs_alone(hosted, tmp_path, name):
     shutil.copy(ROOT / "nbs" / f"{name}.ipynb", tmp_path / "chapter.ipynb")
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "ANNOTATED_FIGURES"))}
