@@ -241,8 +241,11 @@ def run_benchmark(out: Path, rounds: int) -> list[dict]:
     found: list[list[dict]] = [[] for _ in wanted]
     limit = matrix_rate()
     for i in tqdm([*range(len(wanted))] * rounds, desc="measuring", disable=None):
-        found[i].append(in_process(wanted[i]))
-    records = [record_of(what, results, limit) for what, results in zip(wanted, found)]
+        try:
+            found[i].append(in_process(wanted[i]))
+        except InputError as error:  # what the others took stays
+            print(f"{work_of(wanted[i])}: {error}", file=sys.stderr)
+    records = [record_of(what, results, limit) for what, results in zip(wanted, found) if results]
     write_records(out, [*records, steps_record(growth, rounds)])
     return records
 

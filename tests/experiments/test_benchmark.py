@@ -113,3 +113,20 @@ def test_a_command_is_timed_only_where_it_answers_every_line(tmp_path):
     for program in ("print('one')", "print('one\\ntwo'); raise SystemExit(1)"):
         with pytest.raises(InputError, match="failed, or wrote another number of lines than 2"):
             run_command([sys.executable, "-c", program], lines)
+
+
+def test_a_contestant_that_fails_loses_nobody_elses_time(tmp_path, monkeypatch, capsys):
+    from annotated_transformer.experiments import benchmark as speed
+
+    def timed(what):
+        if what["contestant"].startswith("CTranslate2"):
+            raise InputError(f"{what['contestant']}: no such library")
+        return {"seconds": 1.0, "peak_bytes": 1}
+
+    monkeypatch.setattr(speed, "in_process", timed)
+    monkeypatch.setattr(speed, "matrix_rate", lambda: 1.0)
+    monkeypatch.setattr(speed, "steps_record", lambda name, rounds: make_record(
+        name, "benchmark", data={}, config={}, seed=0, seconds=0, metrics={}))
+    records = speed.run_benchmark(tmp_path, 1)
+    assert {r["config"]["contestant"] for r in records} == {"ours", "ours int8", *speed.MODULES}
+    assert "translate one sentence: CTranslate2: no such library" in capsys.readouterr().err
