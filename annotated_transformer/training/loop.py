@@ -25,7 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from ..corpus.batching import Batch, ParallelCorpus
-from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
+from ..engine.cuda_graphs import Recorded, can_record
+from ..engine.fast import fast_to_train, linear_cross_entropy, padded_hidden, target_hidden
 from ..engine.kernels import training_with
 from ..tools.files import InputError, needs, write_file, write_json
 from ..tools.processes import (
@@ -47,10 +48,12 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.label_smoothing, self.precision = model, label_smoothing, precision
 
-    def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) -> Float[Tensor, ""]:
+    def forward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"],
+                padded: bool = False) -> Float[Tensor, ""]:
+        "`padded`: padding is computed, too, and counts nothing (engine.cuda_graphs)."
         with in_precision(self.model.embedding.weight.device, self.precision):
-            hidden, target = target_hidden(self.model, src, tgt)
-            loss = linear_cross_entropy(hidden, self.model.embedding.weight, target, self.label_smoothing)
+            hidden, target = (padded_hidden if padded else target_hidden)(self.model, src, tgt)
+            loss = linear_cross_entropy(hidden, self.model.embedding.weight, target, self.label_smoothing, padded)
             return loss + len(target) * self.model.extra_loss() if hasattr(self.model, "extra_loss") else loss
 
 
@@ -60,18 +63,22 @@ SMALLEST_SCALE = 1e-4  # of the loss; the first is 65,536
 
 def update(
     objective: nn.Module, optimizer: torch.optim.Optimizer, parts: list[tuple[Batch, float]], tokens: int,
-    config: TrainingConfig, step: int, scaler: torch.amp.GradScaler = UNSCALED,
+    config: TrainingConfig, step: int, scaler: torch.amp.GradScaler = UNSCALED, recorded: Recorded | None = None,
 ) -> Float[Tensor, ""]:
     """Update number `step` (from 1) from `parts`, each a batch and its weight (0 for a batch that fills a gap).
 
     `tokens` are the update's target tokens over all processes. `scaler` scales the loss, and leaves the weights as
-    they are where the gradient overflows. Returns the loss, summed over this process's tokens.
+    they are where the gradient overflows. `recorded` makes the passes of `objective`, in one process. Returns the loss,
+    summed over this process's tokens.
     """
     d_model = getattr(objective, "module", objective).model.config.d_model
     set_rate(optimizer, config.rate_at(step, d_model))
     torch.manual_seed(int(np.random.SeedSequence([config.seed, step, rank()]).generate_state(1, np.uint64)[0]))
     losses = []
     for i, (batch, weight) in enumerate(parts, 1):  # processes add up their gradients in the last backward pass
+        if recorded:
+            losses.append(recorded.backward(batch.src, batch.tgt, 1 / tokens))
+            continue
         with contextlib.nullcontext() if i == len(parts) or world_size() == 1 else objective.no_sync():
             loss = objective(batch.src, batch.tgt) * weight
             scaler.scale(loss * (world_size() / tokens)).backward()
@@ -81,7 +88,7 @@ def update(
         clip(optimizer, config.clip_norm or math.inf)
     scaler.step(optimizer)
     scaler.update()
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=not recorded)
     return sum(losses)
 
 # %% ../../nbs/training/loop.ipynb #4e3e0b8d
@@ -152,6 +159,7 @@ class Trainer:
                           else objective)
         self.optimizer = OPTIMIZERS[config.optimizer](self.objective.parameters())
         self.scaler = torch.amp.GradScaler(training_device().type, enabled=config.precision == "float16")
+        self.recorded = Recorded(self.objective) if can_record(self.model, config.precision, compile) else None
         self.progress, sums, self.line = self.restore()  # the line: that of the checkpoint, without what is measured
         self.report = Report({} if self.line and config.is_log_step(self.line["step"]) else sums)  # the line has them
         self.clock = Clock(self.progress.seconds, minutes, config.save_minutes)
@@ -199,7 +207,8 @@ class Trainer:
         tokens = int(self.corpus.tgt_lengths[sentences].sum(dtype=np.int64))
         parts = shard(self.corpus, sentences, self.device_tokens)
         before = self.scaler.get_scale()
-        loss = update(self.objective, self.optimizer, parts, tokens, self.config, place.step, self.scaler)
+        loss = update(self.objective, self.optimizer, parts, tokens, self.config, place.step, self.scaler,
+                      self.recorded)
         place.seconds, self.progress, scale = self.clock.seconds(), place, self.scaler.get_scale()
         self.report.add(Done(place, sentences, loss, tokens, skipped=scale < before))
         if scale < SMALLEST_SCALE:
