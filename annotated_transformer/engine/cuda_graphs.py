@@ -16,8 +16,8 @@ from ..tools.processes import world_size
 
 # %% ../../nbs/engine/cuda_graphs.ipynb #cg000007
 def rounded(n: int) -> int:
-    "`n`, or up to a quarter more: one of the four numbers from each power of two to the next."
-    step = 2 ** max(0, n.bit_length() - 3)
+    "`n`, or up to a quarter more: one of four numbers from each power of two to the next, beyond 128 one of eight."
+    step = 2 ** max(0, n.bit_length() - (3 if n <= 128 else 4))
     return -(-n // step) * step
 
 
@@ -30,7 +30,7 @@ def in_few_shapes(src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) 
     return src, tgt
 
 # %% ../../nbs/engine/cuda_graphs.ipynb #cg000012
-LARGEST, LONGEST = 8192, 256  # positions of a batch, on both sides together, and of a sentence, that are recorded
+LARGEST, LONGEST = 1 << 17, 256  # positions of a batch, on both sides together, and of a sentence, that are recorded
 SHAPES = 512  # recorded at most
 
 
@@ -45,6 +45,7 @@ class Recorded:
         self.objective, self.device = objective, objective.model.embedding.weight.device
         self.longest = min(LONGEST, getattr(objective.model.config, "max_length", LONGEST))
         self.graphs: dict[tuple[int, ...], tuple | None] = {}
+        self.largest = 0  # positions of a recorded batch: the graphs have memory for so many
         self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self.device)
         for p in objective.parameters():
             p.grad = torch.zeros_like(p)
@@ -61,19 +62,24 @@ class Recorded:
 
     def passes(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"], scale: float) -> Float[Tensor, ""]:
         shape = rounded(len(src)), rounded(src.size(1)), rounded(tgt.size(1) - 1)
-        if shape[0] * sum(shape[1:]) > LARGEST or max(shape[1:]) > self.longest:
+        size, batch = shape[0] * sum(shape[1:]), in_few_shapes(src, tgt)
+        if size > LARGEST or max(shape[1:]) > self.longest:
             return self.compute(src, tgt, scale)
-        batch = in_few_shapes(src, tgt)
-        if self.graphs.get(shape, 0) is None:
-            self.graphs[shape] = self.record(*batch)
-        elif shape not in self.graphs:  # for the first time
+        if shape not in self.graphs or not (self.graphs[shape] or self.has_memory(size)):
             self.graphs |= {shape: None} if len(self.graphs) < SHAPES else {}
             return self.compute(*(ids.to(self.device) for ids in batch), scale, padded=True)
+        if self.graphs[shape] is None:
+            self.graphs[shape], self.largest = self.record(*batch), max(size, self.largest)
         graph, inputs, loss = self.graphs[shape]
         for kept, new in zip(inputs, (*batch, torch.tensor(scale, dtype=torch.float64))):
             kept.copy_(new)
         graph.replay()
         return loss.clone()
+
+    def has_memory(self, size: int) -> bool:
+        "Whether a graph for so many positions finds memory: if it is the largest, as much again as was ever needed."
+        free = torch.cuda.mem_get_info(self.device)[0]
+        return size <= self.largest or free > torch.cuda.max_memory_allocated(self.device)
 
     def compute(self, src: Tensor, tgt: Tensor, scale: float | Tensor, padded: bool = False) -> Float[Tensor, ""]:
         loss = self.objective(src, tgt, padded)

@@ -1,0 +1,90 @@
+"""A step from CUDA graphs is the step without them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from annotated_transformer.corpus.batching import Batch
+from annotated_transformer.engine.cuda_graphs import Recorded, can_record, in_few_shapes, rounded
+from annotated_transformer.engine.fast import fast_to_train
+from annotated_transformer.engine.kinds import build
+from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.transformer import BASE
+from annotated_transformer.rivals.convolutional import ConvolutionalConfig
+from annotated_transformer.rivals.recurrent import RecurrentConfig
+from annotated_transformer.training.loop import Objective, update
+from annotated_transformer.training.optimizer import adam
+from annotated_transformer.training.presets import TrainingConfig
+
+SMALL = replace(BASE, vocab_size=50, d_model=32, d_ff=64, n_heads=4, n_layers=2, dropout=0.1)
+KINDS = [SMALL, replace(SMALL, positions="learned", max_length=24),
+         replace(SMALL, pre_norm=True, parameter_heads=2, n_p=16),
+         ConvolutionalConfig(vocab_size=50, d_model=32, n_layers=2, dropout=0.1)]
+
+
+def random_batch(lengths: list[tuple[int, int]], seed: int = 0) -> Batch:
+    "Sentences of these lengths, their end tokens counted."
+    generator = torch.Generator().manual_seed(seed)
+    src, tgt = (torch.full((len(lengths), max(pair[i] for pair in lengths) + i), PAD) for i in range(2))
+    for row, (s, t) in enumerate(lengths):
+        src[row, :s] = torch.cat([torch.randint(4, 50, (s - 1,), generator=generator), torch.tensor([END])])
+        tgt[row, : t + 1] = torch.cat([torch.tensor([START]), torch.randint(4, 50, (t - 1,), generator=generator),
+                                       torch.tensor([END])])
+    return Batch(src, tgt, torch.arange(len(lengths)).numpy())
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_few_sizes_and_none_much_larger(n, m):
+    assert n <= rounded(n) <= 1.25 * n and rounded(rounded(n)) == rounded(n)
+    assert (rounded(n) <= rounded(m)) if n <= m else (rounded(n) >= rounded(m))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(KINDS), st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=11))
+def test_padding_counts_nothing(config, lengths):
+    torch.manual_seed(0)
+    batch, found = random_batch(lengths), []
+    objective = Objective(fast_to_train(build(replace(config, dropout=0.0))).double(), 0.1)
+    for ids, padded in (((batch.src, batch.tgt), False), (in_few_shapes(batch.src, batch.tgt), True)):
+        objective.zero_grad()
+        loss = objective(*ids, padded)
+        loss.backward()
+        found.append([loss.detach(), *(torch.zeros_like(p) if p.grad is None else p.grad.clone()
+                                       for p in objective.parameters())])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+def test_who_is_recorded():
+    assert not any(can_record(fast_to_train(build(config)), "float32") for config in KINDS)  # on a processor nobody
+    on_gpu = nn.Module()
+    on_gpu.embedding, on_gpu.fixed_shapes = nn.Module(), True
+    on_gpu.embedding.weight = torch.empty(1, device="meta")
+    assert not can_record(on_gpu, "float32")
+    assert not getattr(build(RecurrentConfig(vocab_size=50, d_model=32)), "fixed_shapes", False)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("config", KINDS)
+def test_on_a_gpu_nothing_changes(config):
+    batches = [random_batch([(3, 9), (8, 2), (5, 5)] * n, n) for n in (1, 2, 3, 1, 2, 3, 1)] + [
+        random_batch([(20, 24)] * 2), random_batch([(300, 20)])]
+
+    def losses(recorded: bool, dropout: float, precision: str) -> list[float]:
+        torch.manual_seed(0)
+        model = fast_to_train(build(replace(config, dropout=dropout)).cuda().train())
+        objective, optimizer = Objective(model, 0.1, precision), adam(model.parameters())
+        assert can_record(model, precision) and not can_record(model, "float16")
+        passes = Recorded(objective) if recorded else None
+        long = [b for b in batches if b.src.size(1) <= 24 or config.positions != "learned"] if hasattr(
+            config, "positions") else batches
+        found = [update(objective, optimizer, [(batch, 1.0)] * 2, 9, TrainingConfig(warmup_steps=4), step,
+                        recorded=passes) for step, batch in enumerate(long * 3, 1)]
+        assert not recorded or sum(graph is not None for graph in passes.graphs.values()) > 2
+        return [float(loss) for loss in found]
+
+    assert losses(True, 0.0, "float32") == pytest.approx(losses(False, 0.0, "float32"), rel=2e-3)
+    assert losses(True, 0.2, "bfloat16") == losses(True, 0.2, "bfloat16")  # the same random numbers
