@@ -78,8 +78,9 @@ class Recorded:
 
     def has_memory(self, size: int) -> bool:
         "Whether a graph for so many positions finds memory: if it is the largest, as much again as was ever needed."
-        free = torch.cuda.mem_get_info(self.device)[0]
-        return size <= self.largest or free > torch.cuda.max_memory_allocated(self.device)
+        if size <= self.largest:
+            return True
+        return torch.cuda.mem_get_info(self.device)[0] > torch.cuda.max_memory_allocated(self.device)
 
     def compute(self, src: Tensor, tgt: Tensor, scale: float | Tensor, padded: bool = False) -> Float[Tensor, ""]:
         loss = self.objective(src, tgt, padded)

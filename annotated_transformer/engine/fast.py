@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from .kernels import linear
 from ..tools.processes import ProcessSetting
 from ..model.attention import MultiHeadAttention, attention, causal_mask, padding_mask
-from ..model.embedding import LearnedPositions, SharedEmbedding, sinusoids
+from ..model.embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions, sinusoids
 from ..model.feed_forward import FeedForward
 from ..model.layers import DecoderLayer, EncoderLayer, Residual
 from ..model.symbols import PAD
@@ -196,14 +196,17 @@ class FastTransformer(Transformer):
     Made by `fast`, or like its parent.
     """
 
-    fixed_shapes = True  # where there is padding, shapes depend on the rectangle alone (engine.cuda_graphs)
+    @property
+    def fixed_shapes(self) -> bool:
+        "Whether a step with padding waits for nothing that it computes or makes on the host (engine.cuda_graphs)."
+        return type(self.positions) in (SinusoidalPositions, LearnedPositions)
 
     def position_vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         "What is added to the embeddings of the first `length` positions."
         weight, d_model = self.embedding.weight, self.config.d_model
-        if isinstance(self.positions, LearnedPositions):
-            return self.positions(weight.new_zeros(1, length, d_model))[0]
-        return kept_sinusoids(1 << (length - 1).bit_length(), d_model, weight.device)[:length].to(weight.dtype)
+        if type(self.positions) is SinusoidalPositions:
+            return kept_sinusoids(1 << (length - 1).bit_length(), d_model, weight.device)[:length].to(weight.dtype)
+        return self.positions(weight.new_zeros(1, length, d_model))[0]
 
     def embed_packed(self, at: Packed, src_embedding: SharedEmbedding | None = None) -> Float[Tensor, "tokens d_model"]:
         embedded = (src_embedding or self.embedding)(at.ids)

@@ -65,6 +65,10 @@ def test_who_is_recorded():
     on_gpu.embedding.weight = torch.empty(1, device="meta")
     assert not can_record(on_gpu, "float32")
     assert not getattr(build(RecurrentConfig(vocab_size=50, d_model=32)), "fixed_shapes", False)
+    model = fast_to_train(build(SMALL))
+    assert model.fixed_shapes
+    model.positions = nn.Identity()  # of another program: it may compute on the host
+    assert not model.fixed_shapes
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
