@@ -17,8 +17,8 @@ from itertools import product
 from random import Random
 
 from annotated_transformer.corpus.synchronous_grammar import (
-    Derivation, Example, Grammar, Own, Rule, Word, derivations, draw_derivation, flat_template, parse_call, parse_rule,
-    realise
+    Derivation, Example, Grammar, Own, Rule, Word, derivations, draw_derivation, drawn_words, flat_template, parse_call,
+    parse_rule, realise
 )
 
 # %% ../../nbs/corpus/grammar.ipynb #d89976b1
@@ -153,9 +153,9 @@ def lemmas() -> dict[str, str]:
     return found
 
 
-def repeats(example: Example) -> bool:
+def repeats(derivation: Derivation) -> bool:
     "Whether a noun, adjective or verb comes twice."
-    content = [lemmas()[word] for word in map(str.lower, example.src_tokens) if word in lemmas()]
+    content = [lemmas()[word] for word in map(str.lower, drawn_words(derivation)) if word in lemmas()]
     return len(content) != len(set(content))
 
 
@@ -163,9 +163,9 @@ def examples(seed: int) -> Iterator[Example]:
     "An endless stream of sentence pairs, the same ones for the same seed."
     rng = Random(seed)
     while True:
-        example = realise(draw_derivation(grammar(), rng))
-        if not repeats(example):
-            yield example
+        derivation = draw_derivation(grammar(), rng)
+        if not repeats(derivation):
+            yield realise(derivation)
 
 # %% ../../nbs/corpus/grammar.ipynb #282ca18e
 def parse(sentence: str) -> list[Derivation]:

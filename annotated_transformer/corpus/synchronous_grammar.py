@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Word', 'Call', 'Own', 'Rule', 'parse_call', 'parse_rule', 'solve', 'Instance', 'fill_in', 'Derivation', 'Grammar',
-           'draw_derivation', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency', 'Example', 'spell',
-           'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
+           'draw_derivation', 'drawn_words', 'Written', 'Log', 'write_out', 'put_in', 'link', 'Dependency', 'Example',
+           'spell', 'flat_template', 'brackets', 'realise', 'read_grammar', 'derivations']
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #0db38586
 import math
@@ -79,28 +79,26 @@ def parse_rule(line: str) -> Rule:
                 tuple(map(parse_call, conditions.split())), marked["*"], marked["^"], tuple(map(int, binds.split())))
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #7507978f
-def solve(goals: tuple[Call, ...], known: dict[str, dict], index: dict,
-          bound: dict[str, str]) -> Iterator[dict[str, str]]:
+def solve(goals: Sequence[Call], known: dict[str, dict], index: dict) -> list[dict[str, str]]:
     """All ways to fill in the variables of `goals` with known atoms, one goal after the other.
 
-    `index` speeds up the look-up.
+    `index` keeps the atoms of a category by their fixed features, for other goals like it.
     """
-    if not goals:
-        yield bound
-        return
-    category, features = goals[0]
-    values = [bound.get(f, f) for f in features]
-    free = [i for i, v in enumerate(values) if v[0].isupper()]
-    fixed = [i for i in range(len(values)) if i not in free]
-    key = category, len(known[category]), *fixed
-    if key not in index:
-        index[key] = defaultdict(list)
-        for found in known[category]:
-            index[key][tuple(found[i] for i in fixed)].append(found)
-    for found in index[key].get(tuple(values[i] for i in fixed), ()):
-        new = dict(bound)
-        if all(new.setdefault(values[i], found[i]) == found[i] for i in free):
-            yield from solve(goals[1:], known, index, new)
+    ways, named = [{}], set()
+    for category, features in goals:
+        fixed = [i for i, f in enumerate(features) if f in named or not f[0].isupper()]
+        free = {i: f for i, f in enumerate(features) if i not in fixed}
+        key = category, len(known[category]), *fixed, *free.items()
+        if key not in index:
+            index[key] = defaultdict(list)
+            for atom in known[category]:
+                values = {f: atom[i] for i, f in free.items()}
+                if all(values[f] == atom[i] for i, f in free.items()):  # a variable may stand there twice
+                    index[key][tuple(atom[i] for i in fixed)].append(values)
+        names, fitting = [features[i] for i in fixed], index[key]
+        ways = [bound | values for bound in ways for values in fitting.get(tuple([bound.get(f, f) for f in names]), ())]
+        named |= set(free.values())
+    return ways
 
 
 class Instance(NamedTuple):
@@ -122,7 +120,7 @@ def fill_in(rules: Sequence[Rule], words: dict[tuple, list[Word]],
     ways, index = defaultdict(list), {}
     for rule in rules:
         filled = defaultdict(list)
-        for bound in solve((*reversed(rule.conditions), *rule.children.values()), known, index, {}):
+        for bound in solve((*reversed(rule.conditions), *rule.children.values()), known, index):
             left, *children = [(c.category, *[bound.get(f, f) for f in c.features])
                                for c in (rule.left, *rule.children.values())]
             offers = 3 if bound.get("OU", "-") != "-" else 1
@@ -169,6 +167,14 @@ def draw_derivation(grammar: Grammar, rng: Random, atom: tuple = ("ROOT",)) -> D
     instance = grammar.ways[atom][n][bisect(instances[n], rng.random() * instances[n][-1])]
     children = {i: draw_derivation(grammar, rng, child) for i, child in instance.children.items()}
     return Derivation(atom, instance, children)
+
+
+def drawn_words(derivation: Derivation) -> Iterator[str]:
+    "Its English words, without those that rules bring."
+    if isinstance(derivation.choice, Word):
+        yield derivation.choice.english
+    for child in derivation.children.values():
+        yield from drawn_words(child)
 
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #900f9762
 class Written(NamedTuple):
