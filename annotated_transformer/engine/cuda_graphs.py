@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from .fast import FastTransformer
+from ..model.embedding import LearnedPositions, SinusoidalPositions
 from ..model.symbols import END, PAD, START
 from ..tools.processes import world_size
 
@@ -100,7 +102,7 @@ class Recorded:
 
 # %% ../../nbs/engine/cuda_graphs.ipynb #cg000014
 def can_record(model: nn.Module, precision: str, compiled: bool = False) -> bool:
-    "Whether the steps of `model` are recorded: on a GPU, in one process."
-    on_gpu = model.embedding.weight.device.type == "cuda"
-    return (on_gpu and world_size() == 1 and getattr(model, "fixed_shapes", False)
-            and precision != "float16" and not compiled)
+    "Whether the steps of `model` are recorded: on a GPU, in one process, if it does not make positions on the host."
+    ours = isinstance(model, FastTransformer) and type(model.positions) in (SinusoidalPositions, LearnedPositions)
+    return (model.embedding.weight.device.type == "cuda" and world_size() == 1 and precision != "float16"
+            and not compiled and (ours or getattr(model, "fixed_shapes", False)))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'whole_rectangle', 'Dropout16', 'drop',
            'FastDropout', 'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform',
-           'attend_packed', 'kept_sinusoids', 'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype',
+           'kept_sinusoids', 'attend_packed', 'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype',
            'rows_at_once', 'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden',
            'padded_hidden', 'count_updates', 'keep_memory']
 
@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 from .kernels import linear
 from ..tools.processes import ProcessSetting
 from ..model.attention import MultiHeadAttention, attention, causal_mask, padding_mask
-from ..model.embedding import LearnedPositions, SharedEmbedding, SinusoidalPositions, sinusoids
+from ..model.embedding import SharedEmbedding, SinusoidalPositions, sinusoids
 from ..model.feed_forward import FeedForward
 from ..model.layers import DecoderLayer, EncoderLayer, Residual
 from ..model.symbols import PAD
@@ -170,6 +169,15 @@ def transform(module: nn.Module, x: Float[Tensor, "*tokens d_model"]) -> Float[T
 
 
 # %% ../../nbs/engine/fast.ipynb #e0a73630
+def kept_sinusoids(model: Transformer, length: int) -> Float[Tensor, "length d_model"]:
+    "The sinusoids of the first `length` positions, which the model keeps on its device from one call to the next."
+    weight, kept = model.embedding.weight, model.__dict__.setdefault("kept_sinusoids", {})
+    key = 1 << (length - 1).bit_length(), weight.dtype, weight.device
+    if key not in kept:
+        kept[key] = sinusoids(key[0], model.config.d_model).to(weight)
+    return kept[key][:length]
+
+
 def attend_packed(
     module: MultiHeadAttention,
     x: Float[Tensor, "tokens d_model"],
@@ -185,28 +193,17 @@ def attend_packed(
     return project(module.output, at.pack(joined))
 
 # %% ../../nbs/engine/fast.ipynb #ed52fe3f
-@cache
-def kept_sinusoids(length: int, d_model: int, device: torch.device) -> Float[Tensor, "length d_model"]:
-    return sinusoids(length, d_model).to(device)
-
-
 class FastTransformer(Transformer):
     """A `Transformer` with other arithmetic: the same weights under the same names, the same results.
 
     Made by `fast`, or like its parent.
     """
 
-    @property
-    def fixed_shapes(self) -> bool:
-        "Whether a step with padding waits for nothing that it computes or makes on the host (engine.cuda_graphs)."
-        return type(self.positions) in (SinusoidalPositions, LearnedPositions)
-
     def position_vectors(self, length: int) -> Float[Tensor, "length d_model"]:
         "What is added to the embeddings of the first `length` positions."
-        weight, d_model = self.embedding.weight, self.config.d_model
         if type(self.positions) is SinusoidalPositions:
-            return kept_sinusoids(1 << (length - 1).bit_length(), d_model, weight.device)[:length].to(weight.dtype)
-        return self.positions(weight.new_zeros(1, length, d_model))[0]
+            return kept_sinusoids(self, length)
+        return self.positions(self.embedding.weight.new_zeros(1, length, self.config.d_model))[0]
 
     def embed_packed(self, at: Packed, src_embedding: SharedEmbedding | None = None) -> Float[Tensor, "tokens d_model"]:
         embedded = (src_embedding or self.embedding)(at.ids)

@@ -58,17 +58,14 @@ def test_padding_counts_nothing(config, lengths):
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
-def test_who_is_recorded():
-    assert not any(can_record(fast_to_train(build(config)), "float32") for config in KINDS)  # on a processor nobody
-    on_gpu = nn.Module()
-    on_gpu.embedding, on_gpu.fixed_shapes = nn.Module(), True
-    on_gpu.embedding.weight = torch.empty(1, device="meta")
-    assert not can_record(on_gpu, "float32")
-    assert not getattr(build(RecurrentConfig(vocab_size=50, d_model=32)), "fixed_shapes", False)
-    model = fast_to_train(build(SMALL))
-    assert model.fixed_shapes
-    model.positions = nn.Identity()  # of another program: it may compute on the host
-    assert not model.fixed_shapes
+def test_who_is_recorded(monkeypatch):
+    models = [fast_to_train(build(config)) for config in (*KINDS, RecurrentConfig(vocab_size=50, d_model=32))]
+    assert not any(can_record(model, "float32") for model in models)  # on a processor nobody
+    monkeypatch.setattr(torch.Tensor, "device", torch.device("cuda"))
+    assert [can_record(model, "float32") for model in models] == [True] * len(KINDS) + [False]
+    assert not can_record(models[0], "float16") and not can_record(models[0], "float32", compiled=True)
+    models[0].positions = nn.Identity()  # of another program: it may compute on the host
+    assert not can_record(models[0], "float32")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -210,10 +210,10 @@ def test_all_variables_together_are_a_place(monkeypatch, capsys):
 def test_a_signal_ends_with_a_checkpoint(name, data, tmp_path, monkeypatch):
     run, whole = start_run(tmp_path / "run", data, SHAPE, TrainingConfig(steps=9, batch_tokens=200)), loop.update
 
-    def update(objective, optimizer, parts, tokens, config, step, scaler):
+    def update(objective, optimizer, parts, tokens, config, step, *rest):
         if step == 3:
             os.kill(os.getpid(), getattr(signal, name))
-        return whole(objective, optimizer, parts, tokens, config, step, scaler)
+        return whole(objective, optimizer, parts, tokens, config, step, *rest)
     monkeypatch.setattr(loop, "update", update)
     number, usual = getattr(signal, name), signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
     found = signal.signal(number, usual)  # where the tests themselves run under nohup, SIGHUP is ignored
