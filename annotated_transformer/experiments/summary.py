@@ -12,7 +12,9 @@ import math
 import re
 import shutil
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -106,13 +108,20 @@ def margins_over_base(records: Mapping[str, dict]) -> dict[str, dict]:
 
 
 def hours(records: Iterable[dict]) -> dict[str, float]:
-    "What all records took: hours of processor cores, and of GPUs."
-    seconds = {"core_hours": 0.0, "gpu_hours": 0.0}
+    "What all records took: hours of processor cores, and hours in which GPUs were at work, for one run or for many."
+    core_seconds, gpu_seconds, spans = 0.0, 0.0, defaultdict(list)
     for record in records:
-        threads = re.search(r"(\d+) threads?$", record["hardware"])
-        kind = "core_hours" if threads else "gpu_hours"
-        seconds[kind] += (record["seconds"] or 0) * int(threads[1] if threads else 1)
-    return {kind: x / 3600 for kind, x in seconds.items()}
+        if threads := re.search(r"(\d+) threads?$", record["hardware"]):
+            core_seconds += (record["seconds"] or 0) * int(threads[1])
+        else:
+            spans[record["hardware"]] += [[datetime.fromisoformat(sitting[end]).timestamp() for end in ("begin", "end")]
+                                          for sitting in record["sittings"]]
+    for of in spans.values():
+        before = 0.0
+        for begin, end in sorted(of):
+            gpu_seconds += max(0.0, end - max(begin, before))
+            before = max(before, end)
+    return {"core_hours": core_seconds / 3600, "gpu_hours": gpu_seconds / 3600}
 
 
 def summarise(records: Mapping[str, dict], folder: Path | None = None) -> dict:
