@@ -147,7 +147,7 @@ def step_to_time(contestant: str, model: str, shape: tuple) -> Callable[[], Tens
 def peak_bytes() -> int | None:
     "The most memory that this process (or its GPU) has had so far; None where it cannot be told."
     if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
+        return torch.cuda.max_memory_reserved()  # with what recorded steps keep
     with contextlib.suppress(OSError):  # not getrusage's, which remembers the process that started this one
         status = Path("/proc/self/status").read_text()
         return 1024 * int(status.split("VmHWM:")[1].split()[0])

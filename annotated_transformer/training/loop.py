@@ -77,7 +77,7 @@ def update(
     losses = []
     for i, (batch, weight) in enumerate(parts, 1):  # processes add up their gradients in the last backward pass
         if recorded:
-            losses.append(recorded.backward(batch.src, batch.tgt, 1 / tokens))
+            losses.append(weight * recorded.backward(batch.src, batch.tgt, weight / tokens))
             continue
         with contextlib.nullcontext() if i == len(parts) or world_size() == 1 else objective.no_sync():
             loss = objective(batch.src, batch.tgt) * weight

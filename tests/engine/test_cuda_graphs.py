@@ -1,6 +1,8 @@
 """A step from CUDA graphs is the step without them."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -65,7 +67,65 @@ def test_who_is_recorded(monkeypatch):
     assert [can_record(model, "float32") for model in models] == [True] * len(KINDS) + [False]
     assert not can_record(models[0], "float16") and not can_record(models[0], "float32", compiled=True)
     models[0].positions = nn.Identity()  # of another program: it may compute on the host
-    assert not can_record(models[0], "float32")
+    models[1].encoder[0].feed_forward = nn.Identity()
+    models[3].extra_loss = lambda: 0.0  # for each token, and padding is among them
+    assert not any(can_record(models[i], "float32") for i in (0, 1, 3))
+
+
+class OnTheProcessor(Recorded):
+    "What is recorded is a step that computes; memory is as the test says."
+
+    def record(self, src: torch.Tensor, tgt: torch.Tensor) -> tuple:
+        if self.short_of_memory:
+            raise torch.OutOfMemoryError
+        inputs, loss = (src.clone(), tgt.clone(), torch.ones((), dtype=torch.float64)), torch.zeros(
+            (), dtype=torch.float64)
+        return SimpleNamespace(replay=lambda: loss.copy_(self.compute(*inputs, padded=True))), inputs, loss
+
+
+@pytest.fixture
+def without_a_gpu(monkeypatch):
+    free = [1 << 40]
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    for name, value in {"graph_pool_handle": lambda: None, "Stream": lambda device: stream,
+                        "current_stream": lambda device: stream, "stream": lambda one: nullcontext(),
+                        "mem_get_info": lambda device: (free[0], 0), "max_memory_allocated": lambda device: 1 << 30,
+                        "empty_cache": lambda: None, "is_current_stream_capturing": lambda: False}.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    return free
+
+
+def trained(recorded_by: type | None, memory: str = "",
+            free: list[int] | None = None) -> tuple[list[float], Recorded | None]:
+    "The losses of updates in two parts of five shapes, again and again, and what made the passes."
+    torch.manual_seed(0)
+    objective = Objective(fast_to_train(build(replace(SMALL, dropout=0.0)).train()), 0.1)
+    optimizer, passes = adam(objective.parameters()), recorded_by and recorded_by(objective)
+    shapes = [[(3, 9)], [(8, 2), (5, 5)], [(3, 9), (8, 2), (5, 5)], [(20, 24)], [(600, 3)]] * 4
+    found, whole = [], objective.model.decode_packed
+    for step, lengths in enumerate(shapes, 1):
+        if passes:
+            passes.short_of_memory = memory == "in recording" and step > 2
+            free[0] = 0 if memory == "short" and step > 2 else 1 << 40
+        if memory == "in a step" and step == 13:  # once; then the graphs are gone, and there is enough
+            objective.model.decode_packed = lambda *of: (setattr(objective.model, "decode_packed", whole), fail())[0]
+        parts = [(random_batch(lengths, step), 1.0), (random_batch(lengths[:1], step), 1.0)]
+        found.append(float(update(objective, optimizer, parts, 9, TrainingConfig(warmup_steps=4), step,
+                                  recorded=passes)))
+    return found, passes
+
+
+def fail() -> None:
+    raise torch.OutOfMemoryError
+
+
+@pytest.mark.parametrize("memory, graphs", [("", 5), ("short", 1), ("in recording", 1), ("in a step", 0)])
+def test_steps_with_and_without_memory_for_graphs(memory, graphs, without_a_gpu):
+    losses, passes = trained(OnTheProcessor, memory, without_a_gpu)
+    assert losses == pytest.approx(trained(None)[0], rel=1e-4)
+    assert len(passes.graphs) == graphs and passes.full == bool(memory)
+    gradients = [p.grad for p in passes.objective.parameters()]
+    assert all(p is gradient for p, (_, gradient) in zip(gradients, passes.gradients))  # they are those of the graphs
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -84,7 +144,7 @@ def test_on_a_gpu_nothing_changes(config):
             config, "positions") else batches
         found = [update(objective, optimizer, [(batch, 1.0)] * 2, 9, TrainingConfig(warmup_steps=4), step,
                         recorded=passes) for step, batch in enumerate(long * 3, 1)]
-        assert not recorded or sum(graph is not None for graph in passes.graphs.values()) > 2
+        assert not recorded or len(passes.graphs) > 2
         return [float(loss) for loss in found]
 
     assert losses(True, 0.0, "float32") == pytest.approx(losses(False, 0.0, "float32"), rel=2e-3)
