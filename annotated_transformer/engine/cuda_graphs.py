@@ -32,11 +32,11 @@ def in_few_shapes(src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]) 
     src[n:, 0], tgt[n:, 0] = END, START
     return src, tgt
 
-# %% ../../nbs/engine/cuda_graphs.ipynb #cg000012
+# %% ../../nbs/engine/cuda_graphs.ipynb #cg00001c
 LARGEST, LONGEST = 1 << 17, 512  # positions of a batch, on both sides together, and of a sentence, that are recorded
 SHAPES = 512  # recorded at most
 
-
+# %% ../../nbs/engine/cuda_graphs.ipynb #cg000012
 class Recorded:
     """The passes of `objective`, a loss in training, forward and backward, from one CUDA graph for each shape of batch.
 
