@@ -159,5 +159,5 @@ def fuzz(examples: int):
     return run
 
 
-test_a_few_command_lines = fuzz(25)
+test_a_few_command_lines = fuzz(10)
 test_many_command_lines = pytest.mark.slow(fuzz(1500))

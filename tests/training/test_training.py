@@ -299,9 +299,8 @@ def test_one_worker_killed(data, undisturbed, tmp_path, monkeypatch):
     assert_same(run.folder, undisturbed(2, TRAINING.steps))
 
 
-@pytest.mark.parametrize("number, processes", [
-    (signal.SIGTERM, 1), *(pytest.param(number, n, marks=pytest.mark.slow)
-                           for number, n in ((signal.SIGHUP, 1), (signal.SIGTERM, 2)))])
+@pytest.mark.slow  # in this process: tests/tools/test_places.py
+@pytest.mark.parametrize("number, processes", [(signal.SIGTERM, 1), (signal.SIGHUP, 1), (signal.SIGTERM, 2)])
 def test_a_signal_leaves_a_checkpoint_of_that_step(data, undisturbed, tmp_path, number, processes):
     run = start_run(tmp_path / "run", data, SHAPE, TRAINING)
     before = signal.signal(number, signal.SIG_DFL)  # where the tests themselves run under nohup, SIGHUP is ignored
