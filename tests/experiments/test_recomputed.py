@@ -167,8 +167,8 @@ def expected() -> list[str]:
         f"{of('parsing_craft_chosen_seed*', 'f1/test'):.1f} F1 "
         f"(LSTM {of('parsing_craft_recurrent_seed*', 'f1/test'):.1f})",
         f"{100 * of('alignment_ende', 'aer'):.1f} % errors (AER)",
-        f"two cores: {min(steps[:4]):.2f} to {max(steps[:4]):.2f} of its time; an H200: {steps[4]:.2f} with 512 tokens, "
-        f"{steps[5]:.2f} with the paper's 25,000"]
+        f"two cores: {min(steps[:4]):.2f} to {max(steps[:4]):.2f} of its time; "
+        f"an H200: {steps[4]:.2f} with 512 tokens, {steps[5]:.2f} with the paper's 25,000"]
 
 
 def test_readmes_numbers():
