@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 # %% ../../nbs/experiments/benchmark.ipynb #313b2771
 from ..corpus.batching import Batch
-from ..engine.cuda_graphs import Recorded, can_record
+from ..engine.cuda_graphs import Captured, can_capture
 from ..engine.fast import fast, keep_memory
 from ..engine.kernels import linear
 from .benchmark_decoding import SEARCHES, marian, search_to_time, steps_record
@@ -79,9 +79,9 @@ def our_step(config: TransformerConfig, batch: Batch) -> Callable[[], Tensor]:
     device = training_device()
     model = fast(Transformer(config).to(device))
     objective = Objective(model, 0.1, "bfloat16" if device.type == "cuda" else "float32")
-    optimizer, recorded = adam(model.parameters()), Recorded(objective) if can_record(model, "bfloat16") else None
+    optimizer, captured = adam(model.parameters()), Captured(objective) if can_capture(model, "bfloat16") else None
     tokens = int((batch.tgt[:, 1:] != PAD).sum())
-    return lambda: update(objective, optimizer, [(batch, 1.0)], tokens, TrainingConfig(), 1, recorded=recorded)
+    return lambda: update(objective, optimizer, [(batch, 1.0)], tokens, TrainingConfig(), 1, captured=captured)
 
 # %% ../../nbs/experiments/benchmark.ipynb #e5426dbb
 class TorchModule(nn.Module):
@@ -147,7 +147,7 @@ def step_to_time(contestant: str, model: str, shape: tuple) -> Callable[[], Tens
 def peak_bytes() -> int | None:
     "The most memory that this process (or its GPU) has had so far; None where it cannot be told."
     if torch.cuda.is_available():
-        return torch.cuda.max_memory_reserved()  # with what recorded steps keep
+        return torch.cuda.max_memory_reserved()  # with what captured steps keep
     with contextlib.suppress(OSError):  # not getrusage's, which remembers the process that started this one
         status = Path("/proc/self/status").read_text()
         return 1024 * int(status.split("VmHWM:")[1].split()[0])

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..engine.kinds import build, max_positions
 from .complexity import FORMULAS, longest_chain
 from .timing import in_turns
-from ..engine.cuda_graphs import Recorded, can_record
+from ..engine.cuda_graphs import Captured, can_capture
 from ..engine.fast import fast, fast_to_train, target_hidden
 from ..model.symbols import END, START
 from ..tools.processes import native_precision
@@ -63,12 +63,12 @@ def update_of(config: Any, device: torch.device) -> Callable[[Tensor, Tensor], N
     torch.manual_seed(0)
     model = fast_to_train(build(config).to(device).train())
     objective, optimizer = Objective(model, 0.1, native_precision(device)), OPTIMIZERS["adam"](model.parameters())
-    recorded = Recorded(objective) if can_record(model, objective.precision) else None
+    captured = Captured(objective) if can_capture(model, objective.precision) else None
 
     def update(src: Int[Tensor, "batch n"], tgt: Int[Tensor, "batch n_1"]) -> None:
-        recorded.backward(src, tgt) if recorded else objective(src, tgt).backward()
+        captured.backward(src, tgt) if captured else objective(src, tgt).backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=not recorded)
+        optimizer.zero_grad(set_to_none=not captured)
 
     return update
 
@@ -84,6 +84,6 @@ def measure_updates(systems: dict[str, Any], lengths: Sequence[int], tokens: int
         n: max(1, tokens // n) for n in lengths}
     calls = {(name, n): partial(updates[name], *random_pairs(config.vocab_size, batch[n], n))
              for n in lengths for name, config in systems.items() if n <= max_positions(config)}
-    timed = in_turns(calls, rounds, warm=2)  # a GPU's passes are recorded at the second
+    timed = in_turns(calls, rounds, warm=2)  # a GPU's passes are captured at the second
     return [{"system": name, "n": n, "batch": batch[n], "seconds": median(times), "all": times}
             for (name, n), times in timed.items()]

@@ -60,7 +60,7 @@ def scale_gradient(x: Tensor, by: float) -> Tensor:
 class Convolutional(EncoderDecoder):
     "ConvS2S: gated convolutions, attention in every decoder layer, residual connections scaled by sqrt(1/2)."
 
-    fixed_shapes = True
+    capturable = True
 
     def __init__(self, config: ConvolutionalConfig = ConvolutionalConfig()):
         super().__init__(config)

@@ -25,8 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from ..corpus.batching import Batch, ParallelCorpus
-from ..engine.cuda_graphs import Recorded, can_record
-from ..engine.fast import fast_to_train, linear_cross_entropy, padded_hidden, target_hidden
+from ..engine.cuda_graphs import Captured, can_capture, padded_hidden
+from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
 from ..engine.kernels import training_with
 from ..tools.files import InputError, needs, write_file, write_json
 from ..tools.processes import (
@@ -63,12 +63,12 @@ SMALLEST_SCALE = 1e-4  # of the loss; the first is 65,536
 
 def update(
     objective: nn.Module, optimizer: torch.optim.Optimizer, parts: list[tuple[Batch, float]], tokens: int,
-    config: TrainingConfig, step: int, scaler: torch.amp.GradScaler = UNSCALED, recorded: Recorded | None = None,
+    config: TrainingConfig, step: int, scaler: torch.amp.GradScaler = UNSCALED, captured: Captured | None = None,
 ) -> Float[Tensor, ""]:
     """Update number `step` (from 1) from `parts`, each a batch and its weight (0 for a batch that fills a gap).
 
     `tokens` are the update's target tokens over all processes. `scaler` scales the loss, and leaves the weights as
-    they are where the gradient overflows. `recorded` makes the passes of `objective`, in one process. Returns the loss,
+    they are where the gradient overflows. `captured` makes the passes of `objective`, in one process. Returns the loss,
     summed over this process's tokens.
     """
     d_model = getattr(objective, "module", objective).model.config.d_model
@@ -76,8 +76,8 @@ def update(
     torch.manual_seed(int(np.random.SeedSequence([config.seed, step, rank()]).generate_state(1, np.uint64)[0]))
     losses = []
     for i, (batch, weight) in enumerate(parts, 1):  # processes add up their gradients in the last backward pass
-        if recorded:
-            losses.append(weight * recorded.backward(batch.src, batch.tgt, weight / tokens))
+        if captured:
+            losses.append(weight * captured.backward(batch.src, batch.tgt, weight / tokens))
             continue
         with contextlib.nullcontext() if i == len(parts) or world_size() == 1 else objective.no_sync():
             loss = objective(batch.src, batch.tgt) * weight
@@ -88,7 +88,7 @@ def update(
         clip(optimizer, config.clip_norm or math.inf)
     scaler.step(optimizer)
     scaler.update()
-    optimizer.zero_grad(set_to_none=not recorded)
+    optimizer.zero_grad(set_to_none=not captured)
     return sum(losses)
 
 # %% ../../nbs/training/loop.ipynb #4e3e0b8d
@@ -159,7 +159,7 @@ class Trainer:
                           else objective)
         self.optimizer = OPTIMIZERS[config.optimizer](self.objective.parameters())
         self.scaler = torch.amp.GradScaler(training_device().type, enabled=config.precision == "float16")
-        self.recorded = Recorded(self.objective) if can_record(self.model, config.precision, compile) else None
+        self.captured = Captured(self.objective) if can_capture(self.model, config.precision, compile) else None
         self.progress, sums, self.line = self.restore()  # the line: that of the checkpoint, without what is measured
         self.report = Report({} if self.line and config.is_log_step(self.line["step"]) else sums)  # the line has them
         self.clock = Clock(self.progress.seconds, minutes, config.save_minutes)
@@ -208,7 +208,7 @@ class Trainer:
         parts = shard(self.corpus, sentences, self.device_tokens)
         before = self.scaler.get_scale()
         loss = update(self.objective, self.optimizer, parts, tokens, self.config, place.step, self.scaler,
-                      self.recorded)
+                      self.captured)
         place.seconds, self.progress, scale = self.clock.seconds(), place, self.scaler.get_scale()
         self.report.add(Done(place, sentences, loss, tokens, skipped=scale < before))
         if scale < SMALLEST_SCALE:

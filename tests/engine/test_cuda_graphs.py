@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from annotated_transformer.corpus.batching import Batch
-from annotated_transformer.engine.cuda_graphs import Recorded, can_record, in_few_shapes, rounded
+from annotated_transformer.engine.cuda_graphs import Captured, can_capture, in_few_shapes, rounded
 from annotated_transformer.engine.fast import fast_to_train
 from annotated_transformer.engine.kinds import build
 from annotated_transformer.model.symbols import END, PAD, START
@@ -60,22 +60,22 @@ def test_padding_counts_nothing(config, lengths):
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
-def test_who_is_recorded(monkeypatch):
+def test_who_is_captured(monkeypatch):
     models = [fast_to_train(build(config)) for config in (*KINDS, RecurrentConfig(vocab_size=50, d_model=32))]
-    assert not any(can_record(model, "float32") for model in models)  # on a processor nobody
+    assert not any(can_capture(model, "float32") for model in models)  # on a processor nobody
     monkeypatch.setattr(torch.Tensor, "device", torch.device("cuda"))
-    assert [can_record(model, "float32") for model in models] == [True] * len(KINDS) + [False]
-    assert not can_record(models[0], "float16") and not can_record(models[0], "float32", compiled=True)
+    assert [can_capture(model, "float32") for model in models] == [True] * len(KINDS) + [False]
+    assert not can_capture(models[0], "float16") and not can_capture(models[0], "float32", compiled=True)
     models[0].positions = nn.Identity()  # of another program: it may compute on the host
     models[1].encoder[0].feed_forward = nn.Identity()
     models[3].extra_loss = lambda: 0.0  # for each token, and padding is among them
-    assert not any(can_record(models[i], "float32") for i in (0, 1, 3))
+    assert not any(can_capture(models[i], "float32") for i in (0, 1, 3))
 
 
-class OnTheProcessor(Recorded):
-    "What is recorded is a step that computes; memory is as the test says."
+class OnTheProcessor(Captured):
+    "What is captured is a step that computes; memory is as the test says."
 
-    def record(self, src: torch.Tensor, tgt: torch.Tensor) -> tuple:
+    def capture(self, src: torch.Tensor, tgt: torch.Tensor) -> tuple:
         if self.short_of_memory:
             raise torch.OutOfMemoryError
         inputs, loss = (src.clone(), tgt.clone(), torch.ones((), dtype=torch.float64)), torch.zeros(
@@ -95,23 +95,23 @@ def without_a_gpu(monkeypatch):
     return free
 
 
-def trained(recorded_by: type | None, memory: str = "",
-            free: list[int] | None = None) -> tuple[list[float], Recorded | None]:
+def trained(captured_by: type | None, memory: str = "",
+            free: list[int] | None = None) -> tuple[list[float], Captured | None]:
     "The losses of updates in two parts of five shapes, again and again, and what made the passes."
     torch.manual_seed(0)
     objective = Objective(fast_to_train(build(replace(SMALL, dropout=0.0)).train()), 0.1)
-    optimizer, passes = adam(objective.parameters()), recorded_by and recorded_by(objective)
+    optimizer, passes = adam(objective.parameters()), captured_by and captured_by(objective)
     shapes = [[(3, 9)], [(8, 2), (5, 5)], [(3, 9), (8, 2), (5, 5)], [(20, 24)], [(600, 3)]] * 4
     found, whole = [], objective.model.decode_packed
     for step, lengths in enumerate(shapes, 1):
         if passes:
-            passes.short_of_memory = memory == "in recording" and step > 2
+            passes.short_of_memory = memory == "in a capture" and step > 2
             free[0] = 0 if memory == "short" and step > 2 else 1 << 40
         if memory == "in a step" and step == 13:  # once; then the graphs are gone, and there is enough
             objective.model.decode_packed = lambda *of: (setattr(objective.model, "decode_packed", whole), fail())[0]
         parts = [(random_batch(lengths, step), 1.0), (random_batch(lengths[:1], step), 1.0)]
         found.append(float(update(objective, optimizer, parts, 9, TrainingConfig(warmup_steps=4), step,
-                                  recorded=passes)))
+                                  captured=passes)))
     return found, passes
 
 
@@ -119,7 +119,7 @@ def fail() -> None:
     raise torch.OutOfMemoryError
 
 
-@pytest.mark.parametrize("memory, graphs", [("", 5), ("short", 1), ("in recording", 1), ("in a step", 0)])
+@pytest.mark.parametrize("memory, graphs", [("", 5), ("short", 1), ("in a capture", 1), ("in a step", 0)])
 def test_steps_with_and_without_memory_for_graphs(memory, graphs, without_a_gpu):
     losses, passes = trained(OnTheProcessor, memory, without_a_gpu)
     assert losses == pytest.approx(trained(None)[0], rel=1e-4)
@@ -134,17 +134,17 @@ def test_on_a_gpu_nothing_changes(config):
     batches = [random_batch([(3, 9), (8, 2), (5, 5)] * n, n) for n in (1, 2, 3, 1, 2, 3, 1)] + [
         random_batch([(20, 24)] * 2), random_batch([(300, 20)])]
 
-    def losses(recorded: bool, dropout: float, precision: str) -> list[float]:
+    def losses(captured: bool, dropout: float, precision: str) -> list[float]:
         torch.manual_seed(0)
         model = fast_to_train(build(replace(config, dropout=dropout)).cuda().train())
         objective, optimizer = Objective(model, 0.1, precision), adam(model.parameters())
-        assert can_record(model, precision) and not can_record(model, "float16")
-        passes = Recorded(objective) if recorded else None
+        assert can_capture(model, precision) and not can_capture(model, "float16")
+        passes = Captured(objective) if captured else None
         long = [b for b in batches if b.src.size(1) <= 24 or config.positions != "learned"] if hasattr(
             config, "positions") else batches
         found = [update(objective, optimizer, [(batch, 1.0)] * 2, 9, TrainingConfig(warmup_steps=4), step,
-                        recorded=passes) for step, batch in enumerate(long * 3, 1)]
-        assert not recorded or len(passes.graphs) > 2
+                        captured=passes) for step, batch in enumerate(long * 3, 1)]
+        assert not captured or len(passes.graphs) > 2
         return [float(loss) for loss in found]
 
     assert losses(True, 0.0, "float32") == pytest.approx(losses(False, 0.0, "float32"), rel=2e-3)
