@@ -59,8 +59,8 @@ SHAPES = 512  # captured at most
 class Captured:
     """The passes of `objective`, a loss in training, forward and backward, from one CUDA graph for each shape of batch.
 
-    It takes the place of `objective(src, tgt)` and `backward`. The weights' gradients become tensors that stay:
-    `zero_grad(set_to_none=False)`. Where memory is short it captures no more, and gives back what it has.
+    It takes the place of `objective(src, tgt)` and `backward`. Where memory is short it captures no more, and gives
+    back what it has.
     """
 
     def __init__(self, objective: nn.Module):
@@ -74,9 +74,11 @@ class Captured:
     def backward(self, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"],
                  scale: float = 1.0) -> Float[Tensor, ""]:
         "Add the gradient of the batch's loss, times `scale`, to that of the weights. Returns the loss."
-        for p, gradient in self.gradients:
-            if p.grad is not gradient:  # the graphs know their own tensors alone
-                p.grad = gradient.zero_()
+        gone = [(p, gradient) for p, gradient in self.gradients if p.grad is not gradient]
+        if gone:  # `zero_grad` took them away; the graphs write into these tensors alone
+            torch._foreach_zero_([gradient for _, gradient in gone])
+        for p, gradient in gone:
+            p.grad = gradient
         here = torch.cuda.current_stream(self.device)
         self.stream.wait_stream(here)
         with torch.cuda.stream(self.stream):  # nothing can be captured on the usual one

@@ -68,7 +68,7 @@ def update_of(config: Any, device: torch.device) -> Callable[[Tensor, Tensor], N
     def update(src: Int[Tensor, "batch n"], tgt: Int[Tensor, "batch n_1"]) -> None:
         captured.backward(src, tgt) if captured else objective(src, tgt).backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=not captured)
+        optimizer.zero_grad()
 
     return update
 

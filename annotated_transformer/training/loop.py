@@ -88,7 +88,7 @@ def update(
         clip(optimizer, config.clip_norm or math.inf)
     scaler.step(optimizer)
     scaler.update()
-    optimizer.zero_grad(set_to_none=not captured)
+    optimizer.zero_grad()
     return sum(losses)
 
 # %% ../../nbs/training/loop.ipynb #4e3e0b8d

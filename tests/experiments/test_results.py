@@ -322,3 +322,15 @@ def test_the_program_adds_records_and_writes_the_summary(tmp_path, monkeypatch, 
     with pytest.raises(SystemExit) as end:
         summary.main(["--add", str(tmp_path / "none"), "--records", str(new)])
     assert end.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_hours_of_a_gpu_are_those_of_the_clock():
+    "Runs side by side on a card are one time; processor cores are counted each."
+    def record(hardware: str, *minutes: tuple[int, int]) -> dict:
+        return {"hardware": hardware, "seconds": 1800.0, "sittings": [
+            {"begin": f"2026-11-29T10:{a:02}:00+00:00", "end": f"2026-11-29T10:{b:02}:00+00:00"} for a, b in minutes]}
+
+    card, other = "1 x NVIDIA H200", "1 x NVIDIA H100"
+    found = summary.hours([record(card, (0, 30)), record(card, (10, 20), (25, 36)), record(card, (40, 46)),
+                           record(other, (0, 6)), record("AMD EPYC (AVX2), 2 threads", (0, 30))])
+    assert found == {"core_hours": 1.0, "gpu_hours": pytest.approx((36 + 6 + 6) / 60)}
