@@ -337,7 +337,8 @@ def on_the_host(function):
 def test_where_there_is_no_float64(options, monkeypatch):
     """An update, the quality, a search by beam and by chance: on a device without float64, for which the processor
     stands."""
-    monkeypatch.setattr("annotated_transformer.model.embedding.sinusoids", on_the_host(embedding.sinusoids))
+    for module in ("model.embedding", "engine.fast"):
+        monkeypatch.setattr(f"annotated_transformer.{module}.sinusoids", on_the_host(embedding.sinusoids))
     monkeypatch.setattr("annotated_transformer.engine.fast.WITHOUT_FLOAT64", {"cpu"})
     model = model_of(replace(SMALL, **options)).float()
     src, tgt = torch.tensor([[5, 6, END], [7, END, PAD]]), torch.tensor([[START, 8, 9, END], [START, 4, END, PAD]])
