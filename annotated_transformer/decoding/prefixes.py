@@ -36,12 +36,16 @@ class Prefix(NamedTuple):
 def parse_prefix(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Prefix:
     "A prefix, as text or ids. A word at the end of a text counts as unfinished, unless a space follows it."
     if isinstance(prefix, str):
+        if half := re.search("[\ud800-\udfff]", prefix):
+            raise InputError(f"prefix {prefix!a:.80}: half a character, U+{ord(half[0]):04X}: give text in UTF-8")
         if UNKNOWN in vocabulary.encode(prefix):
             raise InputError(f"prefix {prefix!r:.80}: the vocabulary lacks some of its characters: leave them out")
         words = vocabulary.normal(prefix).split()
-        if not words or prefix[-1].isspace() or prefix[-1] == WORD_START:
+        joined = getattr(vocabulary, "processor", True) is None  # another program's pieces, joined by their signs
+        if not words or joined or prefix[-1].isspace() or prefix[-1] == WORD_START:
             return Prefix(vocabulary.encode(prefix))
-        return Prefix(vocabulary.encode(" ".join(words[:-1])), WORD_START + words[-1])
+        written = vocabulary.decode(vocabulary.encode(words[-1]))  # a model of your own may normalise, too
+        return Prefix(vocabulary.encode(" ".join(words[:-1])), WORD_START + written.replace(" ", WORD_START))
     if not isinstance(prefix, Sequence) or any(
         not isinstance(i, Integral) or not UNKNOWN < i < len(vocabulary) or i in SUPPRESSED + [END] for i in prefix
     ):
@@ -60,10 +64,12 @@ def parse_prefixes(config: SearchConfig, encoded: list[list[int]], vocabulary: V
         raise InputError(f"prefix: {counted(len(given), 'beginning')} for {counted(len(encoded), 'line')}: "
                          "give one for each line, or one text for all")
     found = [parse_prefix(prefix, vocabulary) for prefix in given]
+    bytewise = "<0x00>" in vocabulary.pieces(range(len(vocabulary)))
     for (ids, text), src in zip(found, encoded):
-        length = len(ids) + len(vocabulary.encode(text))
+        length = len(ids) + len(in_bytes(text) if bytewise else text)  # the search may spell the word by its letters
         if length >= (limit := min(len(src) + config.max_extra_tokens, most, config.max_length or math.inf)):
-            raise InputError(f"prefix of {length} tokens for a source of {len(src)}: its output has at most {limit}")
+            raise InputError(f"prefix: up to {length} tokens for a source of {len(src)}, whose output has at most "
+                             f"{limit}: give a shorter one")
     return found
 
 # %% ../../nbs/decoding/prefixes.ipynb #7d3a1b52

@@ -341,6 +341,8 @@ def search(model: nn.Module, src: Int[Tensor, "sentence src"], config: SearchCon
     for step, (rows, *parts) in enumerate(history):
         for array, part in zip((tree.token, tree.parent, tree.total, tree.ended), parts):
             array[step, rows] = part
+    if not tree.ended.any((0, 2)).all():
+        raise InputError("the prefix or the constraint leaves a sentence without an output: give another")
     return tree
 
 

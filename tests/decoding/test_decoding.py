@@ -21,15 +21,17 @@ from safetensors.torch import load_file, save_file
 
 from annotated_transformer.commands.translate import save_attention
 from annotated_transformer.corpus.sources import sacrebleu_files
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary, adopt_model
 from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.scores import bleu
 from annotated_transformer.decoding.ensembles import Ensemble, ensemble
-from annotated_transformer.decoding.search import SearchConfig, beam_search, greedy, plain_beam_search, sample, search
+from annotated_transformer.decoding.search import (
+    Constraint, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
 from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
 from annotated_transformer.decoding.translation import Translator, load, side_by_side
 from annotated_transformer.engine.kernels import default_precision, round_weights
 from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
+from annotated_transformer.imports.imported import imported_vocabulary, order_of_rows
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
@@ -143,6 +145,21 @@ def test_a_prefix_that_cannot_be_is_refused(prefix, said):
             decode(model, src, max_extra_tokens=3, prefix=prefix)
 
 
+class Nothing(Constraint):
+    "Allows no token."
+
+    start, advance = lambda self, src: self, lambda self, *step: self
+
+    def mask_logits(self, logs, state):
+        return logs.fill_(-math.inf)
+
+
+def test_a_sentence_without_an_output_is_told():
+    for decode in (greedy, beam_search):
+        with pytest.raises(InputError, match="without an output"):
+            decode(model_of(0), sources([3], 0), constraint=Nothing())
+
+
 def test_learned_positions_end_an_output():
     model, src = model_of(3, positions="learned", max_length=7), sources([6], 3)
     assert search(model, src, beam_size=3, early_stopping=False).token.shape[0] <= 7
@@ -224,7 +241,7 @@ def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
     if symbols < limit:
         assert translator.search([source], prefix=prefix, max_extra_tokens=extra)[0][0].ids[:symbols] == prefix[0]
     else:
-        with pytest.raises(InputError, match=f"prefix of {symbols} tokens"):
+        with pytest.raises(InputError, match=f"up to {symbols} tokens"):
             translator.search([source], prefix=prefix, max_extra_tokens=extra)
 
 
@@ -264,6 +281,25 @@ def test_a_prefix_is_read_as_the_vocabulary_reads_text(prefix):
     vocabulary = BytePairVocabulary.learn(["die grüne Kuh", "die Kuh grüßt"] * 20, 30, normaliser="nfc")
     translator = Translator(model_of(7, vocab_size=len(vocabulary)), vocabulary)
     assert translator.translate("die Kuh", prefix=prefix) == translator.translate("die Kuh", prefix="grü") != ""
+
+
+def test_a_prefix_is_read_as_other_programs_models_read_text(tmp_path):
+    import sentencepiece
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["die grüne Kuh", "die Kuh grüßt"] * 20), model_prefix=str(tmp_path / "own"),
+        vocab_size=30, model_type="bpe", normalization_rule_name="nmt_nfkc_cf", minloglevel=3)
+    cut = imported_vocabulary(["<s>", "<pad>", "</s>", "<unk>", "d@@", "ie", "k@@", "u@@", "h"],
+                              order_of_rows(9, 1, 3, 2, 2), lowercase=True, merges=[["i", "e</w>"]])
+    for vocabulary in (adopt_model(tmp_path / "own.model"), cut):
+        translator = Translator(model_of(7, vocab_size=len(vocabulary)), vocabulary)
+        assert translator.translate("die kuh", prefix="Die Kuh").startswith("die kuh")
+
+
+@pytest.mark.parametrize("most", range(2, 9))
+def test_a_prefix_is_never_cut(bytewise, most):
+    "Its last word may be spelled with more pieces than usual."
+    search = partial(bytewise.translate, "a dog", prefix="a young", max_length=most)
+    assert search().startswith("a young") if most > 7 else fails(search, "up to 7 tokens") is None
 
 
 def test_no_text_comes_twice_and_each_is_one_line(bytewise):
@@ -309,7 +345,7 @@ def test_an_output_is_no_longer_than_it_may_be(bytewise):
                                      {"alpha": math.inf}, {"alpha": "0.6"}, {"max_extra_tokens": 1.5}, {"n_best": 5},
                                      {"max_length": 0}, {"temperature": 0}, {"seed": -1},
                                      {"beam": 4}, {"prefix": 3}, {"prefix": [None]}, {"prefix": [[1.5]]},
-                                     {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}],
+                                     {"prefix": [b"a"]}, {"prefix": "\U0001F600" * 400}, {"prefix": "a \udcff"}],
                          ids=lambda options: f"{options}"[:40])
 def test_wrong_options_are_told_in_a_line(of_twenty, options):
     with pytest.raises(InputError) as told:
