@@ -76,7 +76,7 @@ def likely_mistake(translator: translation.Translator, text: str, ids: Sequence[
         return (f"invisible characters, or letters in parts: {listed(odd, code_points)}",
                 "leave them out, and compose the letters (NFC)")
     data = translator.run.config["data"]
-    if data.get("name") in ("grammar", "grammar-trees") and data["src"] == "en":
+    if data.get("name") in ("grammar", "grammar-trees") and data.get("src") == "en":
         if strange := [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() not in english_words()]:
             return (f"words that the built-in grammar lacks, and this model knows no others: {listed(strange)}",
                     "take other words")

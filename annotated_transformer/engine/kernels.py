@@ -356,8 +356,10 @@ def trained_fastest() -> str:
 def training_with(name: str | None) -> Iterator[None]:
     """Within the block, in this thread, this library computes every product with a derivative (where it is here).
 
-    None: the one that the trial finds.
+    None: the one that the trial finds. Raises InputError for a name that is no kernel's.
     """
+    if name not in (None, *KERNELS):
+        check_kernel(name)
     before = TRAINING.set(name if name is None or is_here(name) else MKL)
     try:
         yield

@@ -408,10 +408,23 @@ def test_what_python_may_not_ask(ask, made):
     ("model", "n_layers", 10**9, "do not fit"), ("model", "d_model", 2**20, "do not fit"),
     ("model", "vocab_size", 10**13, "do not fit"),
     ("model", "parameter_heads", 10**6, "do not fit"), ("data", "longest", "long", "longest"),
-    ("data", "tgt", 5, "tgt")])
+    ("data", "tgt", 5, "tgt"), ("model", "n_heads", 0, "n_heads is 0: give 1"), ("data", "folder", 5, "folder is 5"),
+    ("data", "normaliser", ["nfc"], "normaliser"), ("data", "splits", {"dev": 5}, "splits"),
+    ("data", "longest", {"src": -5}, "longest"), ("", "kernel", ["x"], "kernel"), ("", "extended", 5, "extended")])
 def test_what_a_stranger_wrote_in_a_configuration(part, name, value, said, copy, capsys):
     "One line at once, and no memory for a model that the weights are not of."
     config = json.loads((copy / "config.json").read_text())
-    config[part][name] = value
+    (config[part] if part else config)[name] = value
     (copy / "config.json").write_text(json.dumps(config))
     fails(["translate", copy, copy / "config.json"], capsys, said)
+    if part == "model":
+        fails(["train", copy / "new", "--data", copy / "new", "--config", copy], capsys)
+
+
+def test_what_is_missing_in_a_configuration(copy, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    del config["data"]["splits"], config["data"]["src"]
+    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "text").write_text("The cow is old .\n")
+    cli.main(["translate", str(copy), str(copy / "text")])
+    cli.main(["evaluate", str(copy), "--src", str(copy / "text"), "--references", str(copy / "text")])

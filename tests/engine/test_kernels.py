@@ -159,6 +159,7 @@ def test_importing_changes_neither_environment_nor_settings():
 
 
 def test_a_library_for_training_holds_for_a_block_and_a_thread():
+    fails(lambda: kernels.training_with("MKL").__enter__(), "kernel MKL", kernels.ONEDNN)
     with kernels.training_with(kernels.ONEDNN):
         with kernels.training_with(kernels.MKL):
             assert kernels.training_kernel() == kernels.MKL
