@@ -41,10 +41,13 @@ def numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 # %% ../../nbs/exports/ctranslate2.ipynb #ae57b901
-def check_transformer(model: nn.Module) -> None:
-    "Raises InputError for a model of another kind: only Transformers fit into other programs' formats."
+def check_transformer(model: nn.Module, vocabulary: Vocabulary | None = None) -> None:
+    "Raises InputError for a model or a vocabulary of another kind, which does not fit into other programs' formats."
     if not isinstance(model, Transformer) or type(model.config) is not TransformerConfig:
         raise InputError(f"{type(model).__name__}: only Transformers of this package's kind can be exported")
+    if vocabulary is not None and vocabulary.suffix not in LIBRARIES:
+        raise InputError(f"{NAME}{vocabulary.suffix}: another program's vocabulary is not exported: train a run with "
+                         "one of this package's")
 
 
 def set_linear(place, weights: list[Tensor], biases: list[Tensor | None]) -> None:
@@ -196,7 +199,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path, quantization:
     `quantization` says how weights are stored ("float16", "int8", ...; by default unchanged). Raises InputError
     where the folder is not empty, the model has parts that CTranslate2 lacks, or CTranslate2 is not installed.
     """
-    check_transformer(translator.model)
+    check_transformer(translator.model, translator.vocabulary)
     needs("ctranslate2", "export")
     vocabulary, page = translator.vocabulary, page_of(CTRANSLATE2_README, translator, CUT_TO_TOKENS)
     with creating(folder) as new:

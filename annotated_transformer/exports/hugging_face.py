@@ -200,7 +200,7 @@ def export_hugging_face(translator: Translator, folder: str | Path) -> Path:
     """
     from safetensors.torch import save
 
-    check_transformer(translator.model)
+    check_transformer(translator.model, translator.vocabulary)
     check_marian(translator.model.config)
     with creating(folder) as new:
         (new / "model.safetensors").write_bytes(save(marian_weights(translator.model), metadata={"format": "pt"}))

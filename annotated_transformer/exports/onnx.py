@@ -85,7 +85,7 @@ def export_onnx(translator: Translator, folder: str | Path) -> Path:
 
     Raises InputError where the folder is not empty, or PyTorch's exporter is not installed.
     """
-    check_transformer(translator.model)
+    check_transformer(translator.model, translator.vocabulary)
     needs("onnxscript", "export")
     page = page_of(ONNX_README, translator, CUT_TO_IDS)
     with creating(folder) as new:

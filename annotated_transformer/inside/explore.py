@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 
 from ..corpus.corpora import is_treebank
-from ..corpus.vocabulary import NAME, SOURCE_NAME
+from ..corpus.vocabulary import KINDS, NAME, SOURCE_NAME
 from ..decoding.translation import Translator
 from ..engine.kinds import kind_of
 from .attention_figures import SUBLAYERS, Drawing, head_view, offset_means, sentences
@@ -41,6 +41,8 @@ def refuse(translator: Translator) -> None:
         raise InputError(f"a model of the kind {kind}: the page runs Transformers only")
     if config.parameter_heads:
         raise InputError("attention over parameters: the page does not run it")
+    if translator.vocabulary.suffix not in KINDS:
+        raise InputError("another program's vocabulary: the page does not read it")
     if translator.run is not None and is_treebank(translator.run.config["data"].get("tgt")):
         raise InputError(f"{translator.run.folder}: a parser: the page runs translators only")
 

@@ -23,6 +23,7 @@ from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.exports.ctranslate2 import export_ctranslate2, symbols_of
 from annotated_transformer.exports.hugging_face import card, export_hugging_face
 from annotated_transformer.exports.onnx import export_onnx
+from annotated_transformer.imports.imported import imported_vocabulary
 from annotated_transformer.model.symbols import END, PAD, START
 from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
@@ -153,6 +154,10 @@ def test_what_cannot_be_exported(tmp_path, vocabulary, monkeypatch):
     translator = Translator(Transformer(replace(SMALL, parameter_heads=2, n_p=8)), vocabulary)
     with pytest.raises(InputError, match="parameter_heads 2"):
         export_ctranslate2(translator, tmp_path / "out")
+    theirs = Translator(Transformer(SMALL), imported_vocabulary(["a"] * 100, [*range(100)]))
+    for export in (export_ctranslate2, export_hugging_face, export_onnx):
+        with pytest.raises(InputError, match="another program's vocabulary"):
+            export(theirs, tmp_path / "out")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match="full: exists"):

@@ -18,6 +18,7 @@ from annotated_transformer.commands import cli
 from annotated_transformer.corpus import grammar
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, WordPieceVocabulary
 from annotated_transformer.decoding.translation import Translator, load
+from annotated_transformer.imports.imported import imported_vocabulary
 from annotated_transformer.inside import explore
 from annotated_transformer.inside.attention_figures import SUBLAYERS, offset_means
 from annotated_transformer.inside.intervening import intervening, mean_outputs
@@ -284,7 +285,10 @@ def test_a_count_is_what_python_counts():
 def test_models_that_it_cannot_run_are_named(tmp_path, capsys):
     t = load("grammar")
     odd = Translator(Transformer(replace(t.model.config, parameter_heads=2)), t.vocabulary)
-    for translator, named in ((load("grammar-trees"), "a parser"), (odd, "attention over parameters")):
+    size = t.model.config.vocab_size
+    theirs = Translator(t.model, imported_vocabulary(["a"] * size, [*range(size)]))
+    for translator, named in ((load("grammar-trees"), "a parser"), (odd, "attention over parameters"),
+                              (theirs, "another program's vocabulary")):
         with pytest.raises(InputError, match=named):
             explore.page(translator)
     with pytest.raises(SystemExit) as end:
