@@ -276,8 +276,8 @@ def prepare_trees_command(
     if treebank == "grammar-trees" and source is not None:
         raise InputError(f"{source}: has no effect with grammar-trees, which are built in: leave it out")
     size = VocabularyOptions(vocab_size=vocab_size).vocab_size or SIZES[treebank]
-    made = tree_corpus(folder, treebank, source, leaves=leaves, extra=extra, weight=1.0 if extra_weight is None
-                       else extra_weight,
+    made = tree_corpus(folder, treebank, source, leaves=leaves, extra=extra,
+                       extra_weight=1.0 if extra_weight is None else extra_weight,
                        strict=strict, overwrite=overwrite)
     say(corpora.report(made))
     vocabulary = encode_trees(made, size)

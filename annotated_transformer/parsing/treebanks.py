@@ -128,21 +128,21 @@ def mixed(gold: list[Pair], extra: Path | None, weight: float, leaves: Leaves) -
 
 # %% ../../nbs/parsing/treebanks.ipynb #6554ba54
 def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share: float = 1.0, extra=None,
-                weight: float = 1.0, sizes: dict | None = None, strict: bool = False,
+                extra_weight: float = 1.0, sizes: dict | None = None, strict: bool = False,
                 overwrite: bool = False) -> Corpus:
     """A corpus of trees. `name` is ptb, ptb-sample, craft or grammar-trees.
 
     The treebank's files are in `source`. `leaves` stand for the words in a sequence. A `share` of the training
-    trees is used, and a file `extra` of parsed trees is mixed in with `weight`. `sizes` is for
-    the grammar's splits. Raises InputError for a wrong file, option or folder, and then writes nothing.
+    trees is used, and a file `extra` of parsed trees is mixed in with `extra_weight`. `sizes` is
+    for the grammar's splits. Raises InputError for a wrong file, option or folder, and then writes nothing.
     """
     if not 0 < share <= 1:
         raise InputError(f"share {share}: give a number above 0, at most 1")
-    if not 0.01 <= weight <= 100:
-        raise InputError(f"weight {weight}: give a number from 0.01 to 100")
+    if not 0.01 <= extra_weight <= 100:
+        raise InputError(f"extra_weight {extra_weight}: give a number from 0.01 to 100")
     cleaning = replace(CLEANING, strict=strict)
     files = {} if name == "grammar-trees" else treebank_files(name, source)
-    named, weighted = (files | {"extra": [check_file(extra)]}, weight) if extra else (files, None)
+    named, weighted = (files | {"extra": [check_file(extra)]}, extra_weight) if extra else (files, None)
     langs = ("en", WORDED if leaves == "words" else TREES)
     recipe = Recipe(name, langs, cleaning, named,
                     {"leaves": leaves, "share": share, "weight": weighted, "sizes": sizes})
@@ -152,7 +152,7 @@ def tree_corpus(folder, name: str, source=None, *, leaves: Leaves = "XX", share:
     train = [as_pair(place, tree, leaves) for place, tree in trees.pop("train")]
     ranks = sorted(range(len(train)), key=lambda i: sentence_digest(train[i][1]))  # the share with the smallest ones
     train = [train[i] for i in sorted(ranks[:max(round(share * len(train)), 1)])]
-    gold, streams = {}, {"train": mixed(train, Path(extra) if extra else None, weight, leaves)}
+    gold, streams = {}, {"train": mixed(train, Path(extra) if extra else None, extra_weight, leaves)}
     for split, some in trees.items():
         kept = [(place, tree) for place, tree in some if tree]
         streams[split] = [as_pair(place, tree, leaves) for place, tree in kept]

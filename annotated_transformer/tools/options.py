@@ -101,8 +101,9 @@ def naming_options(options: Collection[str]) -> Iterator[None]:
         yield
     except InputError as error:
         found = re.match(r"(\w+)( [^ ]*(, line [^ ]+)?)?: ", str(error))
-        if found and found[1] in options:
-            error.args = (flag(found[1]) + str(error)[found.end(1):],)
+        typed = {name.replace("_", ""): name for name in options}.get(found[1].replace("_", "")) if found else None
+        if typed:
+            error.args = (flag(typed) + str(error)[found.end(1):],)
         raise
 
 

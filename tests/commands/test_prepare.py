@@ -181,6 +181,7 @@ def test_a_treebank_is_prepared(tmp_path, treebanks):
      ["NOTHING"]),
     (["prepare", "trees", "NEW", "ptb-sample", "--vocabulary", "bpe"], ["--vocabulary bpe", "prepare trees --help"]),
     (["prepare", "trees", "NEW", "grammar-trees", "--extra-weight", "2"], ["--extra-weight", "--extra"]),
+    (["prepare", "trees", "NEW", "grammar-trees", "--extra", "x", "--extra-weight", "1000"], ["--extra-weight 1000"]),
     (["prepare", "trees", "NEW", "grammar-trees", "DATA"], ["DATA: has no effect", "grammar-trees"]),
     (["prepare", "trees", "NEW", "ptb-sample", "--separate-vocabularies"], ["--separate-vocabularies"]),
     (["prepare", "NEW", "--train", "a", "b", "--dev", "a", "b", "--test", "a", "b", "--holdout", "10"],

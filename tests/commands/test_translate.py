@@ -307,8 +307,8 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
     (["translate", "RUN", "--beam-size", "0"], ["--beam-size 0"]),
     (["translate", "RUN", "--alpha", "nan"], ["alpha nan"]),
     (["translate", "RUN", "--alpha", "abc"], ["--alpha", "abc"]),
-    (["translate", "RUN", "--nbest", "5"], ["n_best 5", "4"]),
-    (["translate", "RUN", "--nbest", "0"], ["n_best 0"]),
+    (["translate", "RUN", "--nbest", "5"], ["--nbest 5", "4"]),
+    (["translate", "RUN", "--nbest", "0"], ["--nbest 0"]),
     (["translate", "RUN", "DATA"], ["DATA"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):

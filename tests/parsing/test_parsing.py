@@ -118,8 +118,8 @@ def test_wrong_options(tmp_path, treebanks):
     (tmp_path / "none").write_text("(S (NN a))\n(())\n")
     make = lambda **options: lambda: tree_corpus(tmp_path / "data", "craft", treebanks / "treebank_craft", **options)
     for options, named in (({"share": 0}, "share 0"), ({"share": 1.5}, "share 1.5"),
-                           ({"extra": tmp_path / "extra", "weight": 0.0}, "weight 0.0"),
-                           ({"extra": tmp_path / "extra", "weight": 1000}, "weight 1000"),
+                           ({"extra": tmp_path / "extra", "extra_weight": 0.0}, "extra_weight 0.0"),
+                           ({"extra": tmp_path / "extra", "extra_weight": 1000}, "extra_weight 1000"),
                            ({"extra": tmp_path / "absent"}, "absent"),
                            ({"extra": tmp_path / "extra"}, "extra, line 1"),
                            ({"extra": tmp_path / "none"}, "none, line 2")):
@@ -135,7 +135,7 @@ def test_weight_is_what_one_tree_counts_beside_another(tmp_path, treebanks):
     (tmp_path / "extra").write_text("(ROOT (S (NP (PRP It)) (VP (VBZ works))))\n\n(S (VP (VB Go)))\n")
     for weight, gold, extra in ((1, 1, 1), (0.25, 4, 1), (2.5, 2, 5), (0.3, 10, 3)):
         corpus = tree_corpus(tmp_path / f"w{weight}", "craft", treebanks / "treebank_craft", extra=tmp_path / "extra",
-                             weight=weight)
+                             extra_weight=weight)
         lines = [src for src, _ in corpus.pairs("train")]
         assert (lines.count("It works"), lines.count("Go"), len(lines)) == (extra, extra, 192 * gold + 2 * extra)
 
