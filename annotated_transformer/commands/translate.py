@@ -24,7 +24,7 @@ from ..decoding.search import SearchConfig
 from ..engine.kernels import Precision
 from ..tools.files import InputError, needs
 from ..model.symbols import UNKNOWN
-from ..tools.options import say, write_bytes
+from ..tools.options import flag, say, write_bytes
 from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed, without_end
 from ..corpus.vocabulary import WORD_START, code_points, unknown_parts
 from ..training.runs import shipped_runs
@@ -228,8 +228,8 @@ def translate_command(
                          "ende (English to German), or grammar (of the built-in grammar's words alone)"], /,
     *others: Annotated[Path, "more runs, all of which write together as one ensemble; "
                              "last, a text file, one sentence a line (standard input where not given)"],
-    beam_size: Annotated[int, "hypotheses kept at each step (1: greedy)"] = 4,
-    alpha: Annotated[float, "exponent of the length penalty (0: none)"] = 0.6,
+    beam_size: Annotated[int | None, "hypotheses kept at each step (1: greedy; default: 4)"] = None,
+    alpha: Annotated[float | None, "exponent of the length penalty (0: none; default: 0.6)"] = None,
     nbest: Annotated[int | None, "this many translations a line, with their scores (no more than beam_size)"] = None,
     scores: Annotated[bool, "write the score of each translation, and of each of its tokens"] = False,
     prefix: Annotated[str | None, "a text that each translation begins with; "
@@ -238,8 +238,8 @@ def translate_command(
                                       "(default: the source's number + 50)"] = None,
     sample: Annotated[bool, "draw each token with the probability that the model gives it, "
                             "instead of searching"] = False,
-    temperature: Annotated[float, "of the draws: below 1, likely tokens become likelier"] = 1.0,
-    seed: Annotated[int, "of the draws"] = 0,
+    temperature: Annotated[float | None, "of the draws: below 1, likely tokens become likelier (default: 1)"] = None,
+    seed: Annotated[int | None, "of the draws (default: 0)"] = None,
     strict: Annotated[bool, "what a warning would name, "
                             "such as a character that the vocabulary lacks, is an error"] = False,
     batch_tokens: Annotated[int, "tokens of the sentences that are searched together (less: less memory)"] = 1000,
@@ -262,8 +262,12 @@ def translate_command(
       annotated-transformer translate runs/multi30k text.en --beam-size 10 --nbest 10 --scores > text.nbest
       annotated-transformer translate runs/seed1 runs/seed2 runs/seed3 text.en > text.de
     """
-    search = SearchConfig(beam_size, alpha, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
-                          sample=sample, temperature=temperature, seed=seed)
+    searched, drawn = {"beam_size": beam_size, "alpha": alpha}, {"temperature": temperature, "seed": seed}
+    if idle := [flag(name) for name, value in (searched if sample else drawn).items() if value is not None]:
+        raise InputError(f"{', '.join(idle)}: has no effect with{'' if sample else 'out'} --sample: leave it out")
+    given = {name: value for name, value in (searched | drawn).items() if value is not None}
+    search = SearchConfig(**given, max_length=max_length, n_best=1 if nbest is None else nbest, prefix=prefix,
+                          sample=sample)
     if batch_tokens < 1:
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])

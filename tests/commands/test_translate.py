@@ -309,6 +309,8 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
     (["translate", "RUN", "--alpha", "abc"], ["--alpha", "abc"]),
     (["translate", "RUN", "--nbest", "5"], ["--nbest 5", "4"]),
     (["translate", "RUN", "--nbest", "0"], ["--nbest 0"]),
+    (["translate", "RUN", "--seed", "0"], ["--seed: has no effect without --sample"]),
+    (["translate", "RUN", "--sample", "--beam-size", "4"], ["--beam-size: has no effect with --sample"]),
     (["translate", "RUN", "DATA"], ["DATA"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
