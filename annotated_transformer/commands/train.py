@@ -98,7 +98,7 @@ def settings_of(folder: Path) -> tuple[Any, TrainingConfig]:
 
 # %% ../../nbs/commands/train.ipynb #21db3c75
 def peak_rate(model: Any, training: TrainingConfig) -> float:
-    "The highest learning rate: equation 3 at the end of the warm-up, times `rate`."
+    "The highest learning rate: equation 3 at the end of the warm-up, times `lr_scale`."
     return training.lr_scale * highest_rate(model.d_model, training.warmup_steps)
 
 
