@@ -212,6 +212,7 @@ CUTS = [
     (r"(?<![.\s])(\.)(?=[\s'\])}]*$)", r" \1 "),  # a full stop: the last sign of the line
     (r"(?i)(?<=\w)(n't|'(?:s|m|d|re|ve|ll))(?=\W|$)", r" \1"),
     (r"(?<=\w)'(?=\s|$)", " '"),
+    (r"(?i)\b(can(?=not\b)|(?:gim|lem)(?=me\b)|(?:gon|wan)(?=na\b)|got(?=ta\b))", r"\1 "),
 ]
 
 

@@ -191,7 +191,7 @@ def test_prepared_twice_is_prepared_once(small_parser):
 
 
 WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sleep", "cats'", "U.S.", "3.5", "1,000",
-                                  "well-known", "Mr.", "they'll"]),
+                                  "well-known", "Mr.", "they'll", "Cannot", "gonna", "gotta", "lemme", "wanna"]),
                  min_size=1, max_size=8)
 
 
