@@ -21,10 +21,7 @@ class Rules:
 
     # labels that do not count: such a tag is removed with its word, such a phrase loses only its bracket
     delete: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
-    delete_for_length: frozenset[str] = frozenset(["-NONE-"])  # tags of words that do not count in a sentence's length
     equal_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
-    equal_words: frozenset[frozenset[str]] = frozenset()
-    labelled: bool = True  # whether labels must agree, or only the words that they cover
 
     def same(self, a: str, b: str) -> bool:
         "Whether two labels are equal."
@@ -69,17 +66,15 @@ def compare(gold: Sequence[Tree], test: Sequence[Tree], rules: Rules = COLLINS) 
     sides = [[leaf for tree in trees for leaf in zip(tree.tags, tree.words)] for trees in (gold, test)]  # tag, word
     keep = [[int(tag not in rules.delete) for tag, _ in side] for side in sides]
     leaves, other = (list(compress(*side)) for side in zip(sides, keep))
-    length = sum(tag not in rules.delete_for_length for tag, _ in sides[0])
+    length = sum(tag != "-NONE-" for tag, _ in sides[0])
     if not other:
         return Row(length, 2, words=len(leaves))
-    same_words = [a == b or frozenset((a, b)) in rules.equal_words for (_, a), (_, b) in zip(leaves, other)]
-    if len(leaves) != len(other) or not all(same_words):
+    if [word for _, word in leaves] != [word for _, word in other]:
         return Row(length, 1, words=len(leaves))
     wanted, found = phrases_over(gold, keep[0], rules), phrases_over(test, keep[1], rules)
     spare, matched = list(found), 0
     for bracket in wanted:
-        fits = (b for b in spare if b[1:] == bracket[1:]
-                and (not rules.labelled or rules.same(b.label, bracket.label)))
+        fits = (b for b in spare if b[1:] == bracket[1:] and rules.same(b.label, bracket.label))
         if (partner := next(fits, None)) is not None:
             spare.remove(partner)
             matched += 1

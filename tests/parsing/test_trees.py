@@ -194,21 +194,19 @@ def test_tags_of_punctuation():
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
-EVALB = {"DELETE_LABEL": "delete", "DELETE_LABEL_FOR_LENGTH": "delete_for_length",
-         "EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}  # a parameter's name, and ours
+EVALB = {"DELETE_LABEL": "delete", "EQ_LABEL": "equal_labels"}  # a parameter's name, and ours
 
 
-def read_evalb_rules(path: Path) -> tuple[Rules, int]:
-    "A parameter file of EVALB's: the rules, and CUTOFF_LEN; up to it sentences are also reported by themselves."
-    sets, numbers = {name: set() for name in EVALB.values()}, {"LABELED": 1, "CUTOFF_LEN": 40}
+def read_evalb_rules(path: Path) -> tuple[Rules, dict[str, list[str]]]:
+    "A parameter file of EVALB's: the rules, and the other parameters."
+    sets, others = {name: set() for name in EVALB.values()}, {}
     for line in path.read_text().splitlines():
         name, *values = line.split() or ["#"]
         if name in EVALB:
             sets[EVALB[name]].add(frozenset(values) if name.startswith("EQ_") else values[0])
         elif not name.startswith("#"):
-            numbers[name] = int(values[0])
-    return Rules(**{name: frozenset(of) for name, of in sets.items()}, labelled=bool(numbers["LABELED"])), numbers[
-        "CUTOFF_LEN"]
+            others[name] = values
+    return Rules(**{name: frozenset(of) for name, of in sets.items()}), others
 
 
 def trees_of(line: str) -> list[Tree]:
@@ -251,15 +249,18 @@ def evalb_table(scores: Scores, cutoff: int) -> list[str]:
 def test_evalb_sample_figure_for_figure():
     "EVALB's own sample with sample.prm: every row and every figure of the summary of sample.rsl."
     folder = shared("evalb_sample")
-    rules, cutoff = read_evalb_rules(folder / "sample.prm")
+    rules, others = read_evalb_rules(folder / "sample.prm")
     gold, test, theirs = ((folder / f"sample.{end}").read_text().splitlines() for end in ("gld", "tst", "rsl"))
-    rows = [compare(trees_of(a), trees_of(b), rules) for a, b in zip(gold, test, strict=True)]
-    assert evalb_table(Scores(rows), cutoff) == theirs
+    rows = [compare(*(trees_of(line.replace(*others["EQ_WORD"])) for line in pair), rules)  # COLLINS.prm has none
+            for pair in zip(gold, test, strict=True)]
+    assert evalb_table(Scores(rows), int(*others["CUTOFF_LEN"])) == theirs
     assert sum(line[13:14] == "0" for line in theirs[3:27]) == 17  # valid rows there are
 
 
 def test_collins_is_the_default():
-    assert read_evalb_rules(shared("evalb_sample") / "COLLINS.prm") == (COLLINS, 40) and COLLINS == Rules()
+    rules, others = read_evalb_rules(shared("evalb_sample") / "COLLINS.prm")
+    assert rules == COLLINS == Rules() and "EQ_WORD" not in others
+    assert (others["DELETE_LABEL_FOR_LENGTH"], others["LABELED"]) == (["-NONE-"], ["1"])
 
 
 THREE = "(S (NP (N we)) (VP (V saw) (NP (D a) (N film))))"  # 4 words, 4 phrases
@@ -287,15 +288,11 @@ def test_rows_counted_by_hand(test, expected):
 
 
 def test_each_rule():
-    rules = Rules(frozenset("Q"), frozenset("Z"), frozenset([frozenset("AB")]),
-                  frozenset([frozenset(["This", "this"])]), False)
-    gold = [read_tree("(A (Q the) (C (D This) (E dog)) (Z here))")]
-    assert compare(gold, [read_tree("(B (Q the) (X (D this) (E dog)) (Z here))")],
-                   rules)[:8] == (3, 0, 2, 2, 2, 0, 3, 3)
-    labelled = Rules(frozenset("Q"), equal_labels=rules.equal_labels, equal_words=rules.equal_words)
+    rules = Rules(frozenset("Q"), frozenset([frozenset("AB")]))
+    gold = [read_tree("(A (Q the) (C (D this) (E dog)) (Z here))")]
     assert compare(gold, [read_tree("(B (X (D this) (E dog)) (Z here))")],
-                   labelled)[:6] == (4, 0, 1, 2, 2, 0)  # A is B, X is not C
-    assert compare(gold, [read_tree("(B (X (D This) (E dogs)) (Z here))")], labelled).status == 1
+                   rules)[:6] == (4, 0, 1, 2, 2, 0)  # A is B, X is not C
+    assert compare(gold, [read_tree("(B (X (D this) (E dogs)) (Z here))")], rules).status == 1
 
 
 def test_prt_counts_as_advp():
