@@ -28,7 +28,7 @@ from ..model.embedding import sinusoids
 from ..model.symbols import END, PAD, START
 from ..tools.files import InputError
 from ..tools.records import by_seed, summary
-from ..training.optimizer import adam, highest_rate, learning_rate
+from ..training.optimizer import adam, highest_rate, learning_rate, set_rate
 
 # %% ../../nbs/inside/playground.ipynb #5c80e74b
 def logits(w: dict[str, Tensor], src: Int[Tensor, "batch src"],
@@ -258,8 +258,7 @@ def train(updates: int = 400, *, d_model: int = 32, n_layers: int = 2, n_heads: 
             unseen.append(pair)
     text = (pair for pair in pairs(Randoms(seed + 1000)) if pair[0] not in known)
     for step in range(1, updates + 1):
-        optimizer.param_groups[0]["lr"] = rate * (learning_rate(step, d_model, 200) if warmup
-                                                  else highest_rate(d_model, 200))
+        set_rate(optimizer, rate * (learning_rate(step, d_model, 200) if warmup else highest_rate(d_model, 200)))
         optimizer.zero_grad()
         loss([next(text) for _ in range(64)]).backward()
         optimizer.step()
