@@ -171,7 +171,7 @@ class DecoderState:
         self.scale = 1 / math.sqrt(self.d_k)
         memory = self.encode(at)
         self.source = [
-            self.split(at.unpack(p.source(memory)), self.heads).clone(memory_format=torch.contiguous_format)
+            self.split(at.unpack(p.source(memory))).clone(memory_format=torch.contiguous_format)
             for p in self.products.decoder
         ]
         self.source_bias = self.bias(None if at.full else at.mask[:, 0])
@@ -183,8 +183,8 @@ class DecoderState:
         self.own_bias = self.bias(None)
         self.table = model.position_vectors(min(64, model.config.max_length))
 
-    def split(self, x: Float[Tensor, "sentence length width"], heads: int) -> Float[Tensor, "sentence head length d"]:
-        return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    def split(self, x: Float[Tensor, "sentence length width"]) -> Float[Tensor, "sentence head length d"]:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def bias(self, mask: Bool[Tensor, "sentence #place key"] | None) -> Float[Tensor, "#rows #place #key"]:
         """What is added to scores: -inf where a key may not be looked at.
@@ -203,7 +203,7 @@ class DecoderState:
         for layer, p in zip(model.encoder, self.products.encoder):
             def look(y: Tensor) -> Tensor:
                 query, kept = (
-                    self.split(part, self.heads) for part in at.unpack(p.qkv(y)).tensor_split((width,), -1)
+                    self.split(part) for part in at.unpack(p.qkv(y)).tensor_split((width,), -1)
                 )
                 with without_cudnn(y.device):
                     heads = attend(query, *kept.tensor_split((self.d_k,), -1), None if at.full else at.mask,
@@ -220,14 +220,14 @@ class DecoderState:
         x = (model.embedding(tokens) + self.table[self.position]).flatten(0, 1)
         for layer, p, kept, source in zip(model.decoder, self.products.decoder, self.kept, self.source):
             def look_back(y: Tensor) -> Tensor:
-                query, new = (self.split(part.unflatten(0, tokens.shape), self.heads)
+                query, new = (self.split(part.unflatten(0, tokens.shape))
                               for part in p.qkv(y).tensor_split((self.heads * self.d_k,), -1))
                 kept[:, :, self.length : end] = new
                 return p.output(self.look(query, kept[:, :, :end], self.own_bias))
 
             def look(y: Tensor) -> Tensor:
                 return p.cross_out(
-                    self.look(self.split(p.query(y).unflatten(0, tokens.shape), self.heads), source, self.source_bias)
+                    self.look(self.split(p.query(y).unflatten(0, tokens.shape)), source, self.source_bias)
                 )
 
             x = residual(layer.residuals[0], x, look_back)

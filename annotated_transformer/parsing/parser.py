@@ -83,8 +83,10 @@ class TreeConstraint(Constraint):
     of which at most `longest_chain` open in a row. `most` bounds an output where positions are learned.
     """
 
-    def __init__(self, vocabulary: Vocabulary, extra: int, device="cpu", deepest: int = 100,
-                 longest_chain: int = 10, most: float = math.inf):
+    deepest = 100
+
+    def __init__(self, vocabulary: Vocabulary, extra: int, device="cpu", longest_chain: int = 10,
+                 most: float = math.inf):
         pieces = vocabulary.pieces(range(len(vocabulary)))
         ids = {piece: i for i, piece in enumerate(pieces)}
         partner = [ids.get(piece.replace(")", "("), -1) if re.fullmatch(r"\u2581\)[^()]+", piece) else -1
@@ -96,7 +98,7 @@ class TreeConstraint(Constraint):
                                  device=device)
         self.begins_word = torch.tensor([piece.startswith("\u2581") for piece in pieces], device=device)
         self.end = torch.arange(len(pieces), device=device) == END
-        self.extra, self.most, self.deepest, self.longest_chain = extra, most, deepest, longest_chain
+        self.extra, self.most, self.longest_chain = extra, most, longest_chain
 
     def start(self, src: Int[Tensor, "sentence src"]) -> TreeProgress:
         "Nothing is written yet, and each sentence has one place."
@@ -215,11 +217,10 @@ class Parser:
         return [Parse(*restore(symbols[i], words, tags and tags[i]), found[i][0].score) if words else None
                 for i, words in enumerate(sentences)]
 
-    def parse(self, lines: str | Sequence[str], beam_size: int = BEAM, alpha: float = ALPHA,
-              progress: bool = False):
+    def parse(self, lines: str | Sequence[str], beam_size: int = BEAM):
         "The `Tree` of a sentence, or of each of several; None for an empty one."
         parses = self.parse_words([tokenise(line) for line in ([lines] if isinstance(lines, str) else lines)],
-                                  None, beam_size, alpha, progress)
+                                  beam_size=beam_size)
         trees = [parse and parse.tree for parse in parses]
         return trees[0] if isinstance(lines, str) else trees
 
