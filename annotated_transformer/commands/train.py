@@ -20,7 +20,6 @@ from torch import Tensor, nn
 # %% ../../nbs/commands/train.ipynb #a99307de
 from ..engine.kinds import architecture, kind_of, kinds, resolved
 from ..training.averaging import average_again, development_set
-from ..corpus.batching import ParallelCorpus
 from ..training.checkpoints import load_weights
 from .configuration import is_run_of_preset, kind_in, read_configuration
 from ..corpus.corpora import Corpus, is_treebank
@@ -364,8 +363,7 @@ def average_command(
     trained = Run.open(run)
     if not trained.checkpoints.found():
         raise InputError(f"{run}: it has no checkpoints to choose from: only a run that was trained here keeps them")
-    corpus = corpus_of(trained, data)
-    dev = ParallelCorpus(corpus.folder, "dev") if "dev" in corpus.splits else None
+    _, dev = open_data(trained, corpus_of(trained, data).folder)
     found = average_again(trained, development_set(trained, dev), last, best)
     say(", ".join(f"{name} {value:.5g}" for name, value in found.items()))
     say_how_to_score(trained)

@@ -216,6 +216,9 @@ def test_the_average_command(data, finished, tmp_path, capsys):
     assert "has 2 checkpoints: give 1 to 2" in refused(capsys, "average", folder, "--last", 3)
     assert "give either" in refused(capsys, "average", folder) and "give either" in refused(capsys, "average", folder,
                                                                                             "--best", "--last", 1)
+    other = shutil.copytree(data, tmp_path / "other")
+    (other / "encoded.json").write_text('{"vocabulary": "another"}')
+    assert "another vocabulary" in refused(capsys, "average", folder, "--last", 1, "--data", other)
     assert run.record.read() == before
 
 
