@@ -170,7 +170,7 @@ def read_sources(path) -> dict[str, dict[str, Source]]:
     path = check_file(path)
     try:
         tables = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not TOML: {error}") from None
     if unknown := tables.keys() - ALLOWED.keys():
         raise InputError(f"{path}: [{min(unknown)}]: the tables are [train.NAME], [dev] and [test.NAME]")

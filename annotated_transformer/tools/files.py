@@ -202,7 +202,7 @@ def parse_json(text: str | bytes, place: str | Path) -> dict:
     "The object in a JSON text. Raises InputError, which begins with the place, for anything else."
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{place}: not JSON, or cut short") from None
     if not isinstance(content, dict):
         raise InputError(f"{place}: not a JSON object")

@@ -244,7 +244,7 @@ def select_lines(pairs: Iterable[Pair], indices) -> Iterator[Pair]:
     """
     listed = [line.strip() for line in lines(indices)]
     for number, line in enumerate(listed, 1):
-        if not line.isdecimal():
+        if not line.isdecimal() or len(line) > 18:
             raise InputError(f"{indices}, line {number}: not a line's number (counted from 0)")
     wanted = set(map(int, listed))
     for i, pair in enumerate(pairs):

@@ -255,6 +255,8 @@ def test_sources_are_mixed_by_weight(tmp_path, mixture):
     ('lines = "first.indices"', 'lines = "~nobody/some.indices"', "some.indices does not exist"),
     ('lines = "first.indices"', 'lines = "none.indices"', "none.indices does not exist"),
     ("[dev]", "[dev", "not TOML"),
+    pytest.param("weight = 2", f"weight = {'[' * 10_000}", "not TOML", id="nested"),
+    pytest.param("weight = 2", f"weight = {'1' * 5000}", "not TOML", id="a long number"),
 ])
 def test_what_is_wrong_in_a_sources_file(tmp_path, mixture, old, new, said):
     put(mixture, mixture.read_text().replace(old, new, 1))
@@ -747,7 +749,8 @@ def test_wmt14_from_a_folder(tmp_path):
     assert list(french.pairs("train")) == PAIRS and french.tests == ["newstest2014_full"]
     put_pairs(folder, "train", [("train", "Zug")])
     assert list(wmt14(tmp_path / "out2", "de", folder).pairs("train")) == [("train", "Zug")]
-    for indices, said in (("1\n99\n", "lists line 99"), ("1\nx\n", "line 2: not a line's number")):
+    for indices, said in (("1\n99\n", "lists line 99"), ("1\nx\n", "line 2: not a line's number"),
+                          ("1" * 5000, "line 1: not a line's number")):
         put(folder / "newstest2014.en-de.filtered_2737.indices", indices)
         with pytest.raises(InputError, match=said):
             wmt14(tmp_path / "out3", "de", folder)

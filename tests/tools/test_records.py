@@ -145,11 +145,11 @@ def test_which_file_a_record_stands_in(name, file):
 
 
 @pytest.mark.parametrize("content, said", [
-    ("{", "not JSON"), ("[]", "not a JSON object"), ("{}", "not a result record"),
+    ("{", "not JSON"), ("[" * 200_000, "not JSON"), ("[]", "not a JSON object"), ("{}", "not a result record"),
     (json.dumps({"name": "broken", "task": "variation", "metrics": {}}), "it has no command"),
     (json.dumps(example("broken") | {"metrics": [1]}), "it has no metrics"),
     (json.dumps(example("broken") | {"seed": 7}), "changed after")],
-    ids=["cut", "a list", "empty", "no command", "no metrics", "changed"])
+    ids=["cut", "nested", "a list", "empty", "no command", "no metrics", "changed"])
 def test_what_is_no_record_is_one_line(tmp_path, content, said):
     for file in ("broken.json", "broken.jsonl"):
         (tmp_path / file).write_text(content)
