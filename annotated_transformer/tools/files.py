@@ -240,11 +240,11 @@ def add_line(path: Path, line: dict) -> None:
 
 
 def read_lines(path: Path) -> list[dict]:
-    "The objects of such a file, oldest first. A line cut short by a killed process is skipped."
+    "The objects of such a file, oldest first. A line cut short by a killed process, or damaged, is skipped."
     found = []
-    for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
-        with suppress(ValueError):
-            found.append(json.loads(line))
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []:
+        with suppress(InputError):
+            found.append(parse_json(line, path))
     return found
 
 

@@ -350,6 +350,7 @@ def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
         file.write('{"a": 2')  # killed while writing
     for number in (3, 4):
         records.add_line(path, {"a": number})
+    path.write_bytes(b"[1]\n2\n\xff\n" + path.read_bytes())  # and what is no object
     assert records.read_lines(path) == [{"a": 1}, {"a": 3}, {"a": 4}]
 
 
