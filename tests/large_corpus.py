@@ -140,7 +140,8 @@ def lengths_alone(folder: Path, n: int) -> None:
         os.truncate(folder / f"train.{lang}.ids", 2 * int(ends[-1]))
         (folder / f"train.{lang}").touch()
         lengths = (lengths * np.exp(rng.normal(0, 0.2, n).astype(np.float32))).astype(np.uint16) + np.uint16(1)
-    write_json(folder / "corpus.json", {"name": "lengths", "src": "en", "tgt": "de", "splits": {"train": {"pairs": n}}})
+    write_json(folder / "corpus.json", {"name": "lengths", "src": "en", "tgt": "de", "splits": {
+        "train": {"pairs": n, "sha256": dict.fromkeys(LANGUAGES, "")}}})
     write_json(folder / "encoded.json", {})
 
 

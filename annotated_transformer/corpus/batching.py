@@ -10,7 +10,6 @@ __all__ = ['POOL', 'Sequences', 'encode_lines', 'Batch', 'fill', 'pad', 'padded'
 # %% ../../nbs/corpus/batching.ipynb #e78ee74d
 import contextlib
 import itertools
-import json
 import math
 import mmap
 from collections import Counter
@@ -25,7 +24,7 @@ from jaxtyping import Int, Integer
 from torch import Tensor
 
 from .corpora import Corpus
-from ..tools.files import InputError, counted, write_json, writing
+from ..tools.files import InputError, counted, read_json, write_json, writing
 from ..model.symbols import END, PAD, START, UNKNOWN
 from .vocabulary import Vocabulary, code_points, unknown_parts
 
@@ -252,8 +251,8 @@ def encoded_so_far(corpus: Corpus, vocabulary: Vocabulary) -> dict:
     facts = {"corpus": corpus.digest, "vocabulary": vocabulary.digest, "vocab_size": len(vocabulary)}
     tokens = {split: {} for split in corpus.splits}
     for name in ("encoded.json", "encoding.json"):
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads((corpus.folder / name).read_text(encoding="utf-8"))
+        with contextlib.suppress(InputError, KeyError, TypeError, AttributeError):  # missing, or damaged
+            found = read_json(corpus.folder / name)
             if facts.items() <= found.items():
                 for split, side in itertools.product(tokens, ("src", "tgt")):
                     count = found["tokens"][split].get(side)

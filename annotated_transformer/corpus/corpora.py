@@ -47,11 +47,12 @@ class Corpus:
             facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
             corpus = cls(folder, facts["name"], facts["src"], facts["tgt"], facts["splits"],
                          facts.get("normaliser", "none"))  # without the field: a corpus of version 0.1
-            sizes = {split: about["pairs"] for split, about in corpus.splits.items()}
-            files = [corpus.path(split, side) for split in sizes for side in ("src", "tgt")]
+            needed = {split: (about["pairs"], about["sha256"][corpus.src], about["sha256"][corpus.tgt])
+                      for split, about in corpus.splits.items()}
+            files = [corpus.path(split, side) for split in needed for side in ("src", "tgt")]
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} is not a corpus (it has no corpus.json): make one {again}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{folder / 'corpus.json'} is damaged: make the corpus again {again}") from None
         for file in files:
             if not file.is_file():

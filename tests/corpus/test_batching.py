@@ -171,6 +171,9 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
     tokens = encode_corpus(corpus, vocabulary)
     facts = json.loads((corpus.folder / "encoded.json").read_text())
     assert facts == {"corpus": corpus.digest, "vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
+    for damaged in ([], None, facts | {"tokens": []}, {name: facts[name] for name in facts if name != "tokens"}):
+        (corpus.folder / "encoded.json").write_text(json.dumps(damaged))
+        assert encode_corpus(corpus, vocabulary) == tokens  # anew
     train = ParallelCorpus(corpus.folder, "train")
     assert tokens["train"] == {"src": int(train.src_lengths.sum()),
                                "tgt": int(train.tgt_lengths.sum())} and len(train) == 300

@@ -599,7 +599,8 @@ def test_open_says_what_is_missing(tmp_path, good):
     with pytest.raises(InputError, match=r"train\.de is missing"):
         Corpus.open(out)
     for damaged in ("{", "[]", "{}", '{"name": "x", "src": "en", "tgt": "de", "splits": 3}',
-                    '{"name": "x", "src": "en", "tgt": "de", "splits": {"train": 3}}'):
+                    '{"name": "x", "src": "en", "tgt": "de", "splits": {"train": 3}}',
+                    '{"name": "x", "src": "en", "tgt": "de", "splits": {"train": {"pairs": 3}}}', "[" * 200_000):
         put(out / "corpus.json", damaged)
         with pytest.raises(InputError, match=r"corpus\.json is damaged"):
             Corpus.open(out)
