@@ -21,7 +21,7 @@ import annotated_transformer
 from .cleaning import (
     Cleaning, KnownSentences, hold_out, kept_pairs, new_counts, reasons, sentence_digest, whole_set, word_count)
 from ..tools.files import (
-    InputError, building, counted, file_digest, holds_something, read_json, settle, write_json)
+    InputError, building, counted, file_digest, holds_something, only_maker, read_json, settle, write_json)
 from annotated_transformer.tools.text_files import (
     Pair, check_paths, language_of, lines, progress, read_pairs, readable_twice, select_lines, two_files
 )
@@ -244,7 +244,8 @@ def existing(folder, recipe: Recipe, overwrite: bool) -> Corpus | None:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give a folder for the corpus")
-    settle(folder)  # of a run that was killed
+    with only_maker(folder):
+        settle(folder)  # of a run that was killed
     if not holds_something(folder):
         return None
     if not (folder / "corpus.json").exists():

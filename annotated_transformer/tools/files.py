@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NOT_OFFERED', 'FILLING', 'WHOLE', 'MOVING', 'InputError', 'needs', 'counted', 'to_disk', 'writing', 'write_file',
-           'holds_something', 'settle', 'building', 'creating', 'checkout', 'cache_folder', 'lock_file', 'taken',
-           'locked', 'parse_json', 'read_json', 'write_json', 'add_line', 'read_lines', 'file_digest']
+           'checkout', 'cache_folder', 'lock_file', 'taken', 'locked', 'holds_something', 'settle', 'only_maker',
+           'building', 'creating', 'parse_json', 'read_json', 'write_json', 'add_line', 'read_lines', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import errno
@@ -100,60 +100,6 @@ def write_file(path: str | Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-# %% ../../nbs/tools/files.ipynb #f8611053
-# within a folder that is filled: what is being made, what is complete, and what is being put in place
-FILLING, WHOLE, MOVING = ".new.tmp", ".whole.tmp", ".moving.tmp"
-
-
-def holds_something(folder: Path) -> bool:
-    "Whether a folder is there and not empty."
-    return folder.is_dir() and bool({*os.listdir(folder)} - {"lost+found", FILLING})
-
-
-def settle(folder: Path) -> None:
-    "What is complete in a folder takes the place of its other files; its other sub-folders stay."
-    whole, moving = folder / WHOLE, folder / MOVING
-    if whole.is_dir():
-        for path in [path for path in folder.iterdir() if not path.is_dir()]:
-            path.unlink()
-        whole.rename(moving)
-    if moving.is_dir():
-        for path in [*moving.iterdir()]:
-            if (folder / path.name).is_dir():
-                shutil.rmtree(folder / path.name)
-            path.rename(folder / path.name)
-        moving.rmdir()
-
-# %% ../../nbs/tools/files.ipynb #c4bb0d7c
-@contextmanager
-def building(folder: Path) -> Iterator[Path]:
-    "A new folder that becomes `folder`, or what it holds, when it is whole, and goes on failure. OSError: InputError."
-    folder = folder.resolve()
-    # hidden: a visible name might be somebody's own
-    new = folder / FILLING if folder.is_dir() else folder.with_name(f".{folder.name}.tmp")
-    try:
-        shutil.rmtree(new, ignore_errors=True)  # of a run that was killed
-        new.mkdir(parents=True)
-        yield new
-        new.rename(folder / WHOLE if folder.is_dir() else folder)
-        settle(folder)
-    except OSError as error:
-        raise InputError(f"{error.filename or folder}: {error.strerror or error}: "
-                         "check the folder's place, permissions and space") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-@contextmanager
-def creating(folder: str | Path) -> Iterator[Path]:
-    "As `building`, for a folder that is not there yet, or empty. Raises InputError where it holds something."
-    folder = Path(folder)
-    settle(folder)
-    if folder.exists() and (not folder.is_dir() or holds_something(folder)):
-        raise InputError(f"{folder}: exists already: name another folder, or remove this one")
-    with building(folder) as new:
-        yield new
-
 # %% ../../nbs/tools/files.ipynb #2ffbfe52
 def checkout(here: Path | None = None) -> Path | None:
     "The top of the checkout that holds `here` (the working directory, where not given); None where there is none."
@@ -196,6 +142,80 @@ def taken(path: str | Path, shared: bool = False, wait: bool = False) -> Iterato
 def locked(path: str | Path) -> AbstractContextManager[bool]:
     "Within the block no other process holds the lock file `path`: we wait for our turn."
     return taken(path, wait=True)
+
+# %% ../../nbs/tools/files.ipynb #f8611053
+# within a folder that is filled: what is being made, what is complete, and what is being put in place
+FILLING, WHOLE, MOVING = ".new.tmp", ".whole.tmp", ".moving.tmp"
+
+
+def holds_something(folder: Path) -> bool:
+    "Whether a folder is there and not empty."
+    return folder.is_dir() and bool({*os.listdir(folder)} - {"lost+found", FILLING})
+
+
+def settle(folder: Path) -> None:
+    "What is complete in a folder takes the place of its other files; its other sub-folders stay."
+    whole, moving = folder / WHOLE, folder / MOVING
+    if whole.is_dir():
+        for path in [path for path in folder.iterdir() if not path.is_dir()]:
+            path.unlink()
+        whole.rename(moving)
+    if moving.is_dir():
+        for path in [*moving.iterdir()]:
+            if (folder / path.name).is_dir():
+                shutil.rmtree(folder / path.name)
+            path.rename(folder / path.name)
+        moving.rmdir()
+
+# %% ../../nbs/tools/files.ipynb #c4bb0d7c
+@contextmanager
+def only_maker(folder: Path) -> Iterator[None]:
+    "Within the block no other process makes this folder. Raises InputError where one already does."
+    folder = folder.resolve()
+    lock = folder.parent / f".{folder.name}.tmp.lock"
+    with taken(lock) as ours:
+        if not ours:
+            raise InputError(f"{folder}: another process is making it: wait for it, or stop it")
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # where none could be made
+                lock.unlink()
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    "A new folder that becomes `folder`, or what it holds, when it is whole, and goes on failure. OSError: InputError."
+    folder = folder.resolve()
+    # hidden: a visible name might be somebody's own
+    new = folder / FILLING if folder.is_dir() else folder.with_name(f".{folder.name}.tmp")
+    try:
+        with suppress(OSError):  # an error is `new`'s, too
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        with only_maker(folder):
+            try:
+                shutil.rmtree(new, ignore_errors=True)  # of a run that was killed
+                new.mkdir(parents=True)
+                yield new
+                new.rename(folder / WHOLE if folder.is_dir() else folder)
+                settle(folder)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"{error.filename or folder}: {error.strerror or error}: "
+                         "check the folder's place, permissions and space") from error
+
+
+@contextmanager
+def creating(folder: str | Path) -> Iterator[Path]:
+    "As `building`, for a folder that is not there yet, or empty. Raises InputError where it holds something."
+    folder = Path(folder)
+    with only_maker(folder):
+        settle(folder)
+    if folder.exists() and (not folder.is_dir() or holds_something(folder)):
+        raise InputError(f"{folder}: exists already: name another folder, or remove this one")
+    with building(folder) as new:
+        yield new
 
 # %% ../../nbs/tools/files.ipynb #4a48c615
 def parse_json(text: str | bytes, place: str | Path) -> dict:

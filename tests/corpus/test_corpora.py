@@ -536,6 +536,8 @@ def test_the_same_command_again_changes_nothing_and_another_needs_overwrite(tmp_
     assert second.splits["dev"]["pairs"] == 3 and second.digest != first.digest
     assert not (out / "vocabulary.model").exists() and (out / "runs" / "kept.txt").read_text() == "kept"
     assert not list(tmp_path.glob("*.tmp"))
+    with files.only_maker(out), pytest.raises(InputError, match="another process is making it"):
+        file_corpus(out, "en", "de", good, holdout=3)
 
 
 def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):

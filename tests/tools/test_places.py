@@ -85,6 +85,16 @@ def test_a_folder_that_is_filled_is_replaced_whole(tmp_path):
         pass
 
 
+def test_a_folder_has_one_maker_at_a_time(tmp_path):
+    for _ in range(2):  # a new one, then one that is filled
+        with building(tmp_path / "out") as new:
+            (new / "file").touch()
+            for second in (building, creating):
+                with pytest.raises(InputError, match="out: another process is making it"), second(tmp_path / "out"):
+                    pass
+        assert os.listdir(tmp_path) == ["out"] and os.listdir(tmp_path / "out") == ["file"]
+
+
 def test_links_are_written_through_and_devices_written_to(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
