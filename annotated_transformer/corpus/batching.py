@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import math
 import mmap
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -296,8 +297,9 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
                 vocabulary.source if side == "src" else vocabulary)
             write_json(partial, facts)
     partial.replace(corpus.folder / "encoded.json")
-    for left in corpus.folder.glob("*.tmp"):  # by a process that was killed
-        left.unlink()
+    for left in corpus.folder.iterdir():
+        if re.fullmatch(r".+\.\d+\.tmp", left.name) and left.is_file():  # of `writing`, by a process that was killed
+            left.unlink()
     return facts["tokens"]
 
 # %% ../../nbs/corpus/batching.ipynb #06dcbcdf

@@ -150,12 +150,13 @@ FILLING, WHOLE, MOVING = ".new.tmp", ".whole.tmp", ".moving.tmp"
 
 def holds_something(folder: Path) -> bool:
     "Whether a folder is there and not empty."
-    return folder.is_dir() and bool({*os.listdir(folder)} - {"lost+found", FILLING})
+    return folder.is_dir() and bool({*os.listdir(folder)} - {"lost+found"})
 
 
 def settle(folder: Path) -> None:
-    "What is complete in a folder takes the place of its other files; its other sub-folders stay."
+    "What is complete in a folder takes the place of its other files, and what is half made goes; other folders stay."
     whole, moving = folder / WHOLE, folder / MOVING
+    shutil.rmtree(folder / FILLING, ignore_errors=True)
     if whole.is_dir():
         for path in [path for path in folder.iterdir() if not path.is_dir()]:
             path.unlink()

@@ -168,7 +168,11 @@ def test_from_text_to_batches_and_back(tmp_path, kind):
             files[-1].write_text("".join(pair[side] + "\n" for pair in part), encoding="utf-8")
     corpus = file_corpus(tmp_path / "corpus", "en", "de", files[:2], files[2:4], files[4:])
     vocabulary = kind.learn((line for pair in corpus.pairs("train") for line in pair), 90)
+    (corpus.folder / "a.2.tmp").mkdir()
+    for name in ("dev.de.ids.7.tmp", "mine.tmp"):
+        (corpus.folder / name).touch()
     tokens = encode_corpus(corpus, vocabulary)
+    assert {path.name for path in corpus.folder.glob("*.tmp")} == {"a.2.tmp", "mine.tmp"}
     facts = json.loads((corpus.folder / "encoded.json").read_text())
     assert facts == {"corpus": corpus.digest, "vocabulary": vocabulary.digest, "vocab_size": 90, "tokens": tokens}
     for damaged in ([], None, facts | {"tokens": []}, {name: facts[name] for name in facts if name != "tokens"}):

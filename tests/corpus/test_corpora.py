@@ -528,6 +528,7 @@ def test_the_same_command_again_changes_nothing_and_another_needs_overwrite(tmp_
     put(out / "vocabulary.model", "made from it")
     put(out / "runs" / "kept.txt", "kept")
     before = tree(out)
+    put(out / files.FILLING / "train.en", "half")  # of an --overwrite that was killed
     assert file_corpus(out, "en", "de", good, holdout=2) == first and tree(out) == before
     with pytest.raises(InputError, match="holds a corpus of other files or options .* set overwrite"):
         file_corpus(out, "en", "de", good, holdout=3)
