@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TREES', 'WORDED', 'OWN_ENDINGS', 'Corpus', 'is_treebank', 'read_gold', 'report', 'copies', 'write_split', 'not_empty',
-           'write_train', 'Recipe', 'write_corpus', 'existing', 'grammar_corpus', 'check_languages', 'languages',
-           'read_files', 'from_files', 'file_corpus']
+           'write_train', 'Recipe', 'write_corpus', 'check_replaceable', 'existing', 'grammar_corpus',
+           'check_languages', 'languages', 'read_files', 'from_files', 'file_corpus']
 
 # %% ../../nbs/corpus/corpora.ipynb #725115be
 import hashlib
@@ -239,6 +239,22 @@ def write_corpus(folder, recipe: Recipe, streams: dict[str, Iterable[Pair]], hel
     return Corpus.open(folder)
 
 # %% ../../nbs/corpus/corpora.ipynb #efcbe26b
+def check_replaceable(folder: Path, recipe: Recipe) -> None:
+    "Raises InputError where a file would go with a corpus that is replaced: one of `recipe`, or none of the corpus."
+    try:
+        facts = read_json(folder / "corpus.json")
+        splits, langs = [*facts["splits"]], (facts["src"], facts["tgt"])
+    except (InputError, KeyError, TypeError):
+        splits, langs = ["train", "dev", "test", *recipe.files], recipe.langs
+    split, lang = ("|".join(re.escape(str(name)) for name in names) for names in (splits, langs))
+    own = (rf"((corpus|encod(ed|ing)|learned)\.json|(src_)?vocabulary\.\w+|({split})\.(({lang})(\.ids|\.ends\.npy)?|"
+           r"gold\.jsonl))(\.\d+\.tmp)?")
+    given = {Path(path).resolve() for some in recipe.files.values() for path in some}
+    for path in folder.iterdir():
+        if not path.is_dir() and (path.resolve() in given or not re.fullmatch(own, path.name)):
+            raise InputError(f"{path}: would be lost with the corpus that is replaced: move it, or give another folder")
+
+
 def existing(folder, recipe: Recipe, overwrite: bool) -> Corpus | None:
     "The corpus in `folder` if `recipe` made it, None if the folder is free. InputError if it holds anything else."
     folder = Path(folder)
@@ -251,6 +267,7 @@ def existing(folder, recipe: Recipe, overwrite: bool) -> Corpus | None:
     if not (folder / "corpus.json").exists():
         raise InputError(f"{folder} holds files and is not a corpus: give a new or empty folder")
     if overwrite:
+        check_replaceable(folder, recipe)
         return None
     corpus, made = Corpus.open(folder), read_json(folder / "corpus.json").get("recipe", {})
     ours = {name: value for name, value in recipe.facts.items() if name in made and name != "version"}

@@ -541,6 +541,20 @@ def test_the_same_command_again_changes_nothing_and_another_needs_overwrite(tmp_
         file_corpus(out, "en", "de", good, holdout=3)
 
 
+def test_overwrite_loses_no_file_of_the_users(tmp_path, good):
+    out = tmp_path / "out"
+    file_corpus(out, "en", "de", good, holdout=2)
+    before, thesis = tree(out), put(out / "thesis.txt", "years of work")
+    fails(lambda: file_corpus(out, "en", "de", good, holdout=3, overwrite=True), thesis, "move it")
+    thesis.unlink()
+    given = [out / "train.en", out / "train.de"]
+    fails(lambda: file_corpus(out, "en", "de", given, holdout=3, overwrite=True), out / "train.", "move it")
+    assert tree(out) == before
+    put(out / "corpus.json", "{")
+    put(out / "vocabulary.json.7.tmp", "")
+    assert file_corpus(out, "en", "de", good, holdout=3, overwrite=True).splits["dev"]["pairs"] == 3
+
+
 def test_a_file_is_known_by_its_content_not_by_its_date(tmp_path, good):
     out, path = tmp_path / "out", tmp_path / "good.en"
     first, content = file_corpus(out, "en", "de", good, holdout=2), path.read_bytes()
