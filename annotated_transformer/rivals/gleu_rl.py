@@ -223,7 +223,8 @@ def finish_tuning(run: Run, tuning: Tuning, data: str | Path) -> None:
         f"{name}/dev_before": value for name, value in on_dev(run.config["tuning"]["after"], data).items()
     }
     metrics |= {f"{name}/dev": value for name, value in on_dev(run.folder, data).items()}
-    run.record.write(run.record.make("finished", metrics, tuning=run.config["tuning"], curve=curve))
+    with run.record.locked():
+        run.record.write(run.record.make("finished", metrics, tuning=run.config["tuning"], curve=curve))
 
 # %% ../../nbs/rivals/gleu_rl.ipynb #6863768c
 def main(argv: list[str] | None = None) -> None:

@@ -109,7 +109,7 @@ def average_again(run: Run, dev: DevelopmentSet | None, last: int | None, best: 
 
     Raises InputError where there are too few, or nothing was measured.
     """
-    with run.lock():
+    with run.lock(), run.record.locked():
         whole = {int(path.name[5:]): path for path in run.checkpoints.intact()}
         steps = [best_step(run.history.metrics())] if best else [*whole][-run.config["training"]["keep"]:]
         if best and steps[0] not in whole:

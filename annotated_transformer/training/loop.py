@@ -322,7 +322,8 @@ class Trainer:
         names = ("step", "seconds", "loss", "dev_perplexity", "dev_accuracy", "dev_bleu")
         curve = [{name: m[name] for name in names if name in m} for m in lines if "dev_perplexity" in m]
         status = "finished" if done else "stopped"
-        run.record.write(run.record.make(status, metrics, processes=world_size(), averages=tried, curve=curve))
+        with run.record.locked():
+            run.record.write(run.record.make(status, metrics, processes=world_size(), averages=tried, curve=curve))
 
 # %% ../../nbs/training/loop.ipynb #0f22005d
 @contextlib.contextmanager

@@ -340,7 +340,7 @@ class Run:
             raise InputError(f"{self.folder}: say why the run is abandoned")
         if self.record.status() == "finished" and self.finished():
             raise InputError(f"{self.folder}: finished already: its record stays as it is")
-        with self.lock():
+        with self.lock(), self.record.locked():
             last = ([{"step": 0}] + self.history.metrics())[-1]
             names = ("loss", "dev_perplexity", "dev_accuracy")
             reached = {"steps": last["step"]} | {name: last[name] for name in names if name in last}

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotated_transformer.rivals import gleu_rl
 from annotated_transformer.tools import records
 from annotated_transformer.tools.files import InputError, locked, taken
 from annotated_transformer.tools.options import call
 from annotated_transformer.tools.records import (
     add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
     read_records, record_digest, results_folder, summary, write_record)
+from annotated_transformer.training.averaging import average_again
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
-from annotated_transformer.training.runs import Run
+from annotated_transformer.training.runs import Run, RunRecord
 from here import ROOT, SHAPE
 
 RECORDS = ROOT / "nbs" / "results"
@@ -341,6 +343,24 @@ def test_an_abandoned_run_says_why_and_keeps_what_it_was_trained_on(data, finish
         "loss"] and not run.finished()
     assert [(e["set"], e["metrics"], e["search"])
             for e in record["evaluations"]] == [("test", {"sacrebleu": 1.5}, {"beam_size": 4})]
+
+
+def test_a_record_is_written_by_one_process_at_a_time(data, tmp_path, monkeypatch):
+    written, write = [], RunRecord.write
+
+    def alone(record, content):
+        with taken(record.folder / ".record.lock") as free:
+            written.append((content["status"], free))
+        write(record, content)
+    monkeypatch.setattr(RunRecord, "write", alone)
+    monkeypatch.setattr(gleu_rl, "on_dev", lambda *_: {})  # which takes long
+    run = start_run(tmp_path / "run", data, SHAPE, replace(TRAINING, steps=2))
+    assert train(run)
+    average_again(run, None, 1, False)
+    tuned = gleu_rl.begin_tuning(tmp_path / "tuned", run.folder, gleu_rl.Tuning(steps=1, sentences=2, samples=2))
+    assert gleu_rl.tune(tuned)
+    begin(tmp_path / "other", data).abandon("too slow")
+    assert written == [("finished", False)] * 3 + [("abandoned", False)]
 
 
 def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
