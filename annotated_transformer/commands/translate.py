@@ -124,7 +124,9 @@ def opened(file: Path | None):
     with contextlib.nullcontext() if standard else stream:
         try:
             yield (stream if stream.isatty() else decompressed(stream, name)), name
-        except DAMAGED:
+        except (*DAMAGED, OSError) as error:
+            if getattr(error, "errno", None) is not None:  # bz2's have no number
+                raise
             raise InputError(f"{name}: the compressed text is damaged or cut: fetch it anew") from None
 
 

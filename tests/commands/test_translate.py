@@ -1,6 +1,9 @@
 """`translate`: line n of the output belongs to line n of the input, whatever the lines and the streams are."""
+import bz2
 import contextlib
+import gzip
 import json
+import lzma
 import os
 import re
 import shutil
@@ -13,7 +16,7 @@ import torch
 from checking import without_checker
 
 from annotated_transformer.commands import cli
-from annotated_transformer.commands.translate import likely_mistake, save_attention
+from annotated_transformer.commands.translate import likely_mistake, opened, save_attention
 from annotated_transformer.corpus.vocabulary import load_vocabulary
 from annotated_transformer.decoding.evaluation import evaluate
 from annotated_transformer.decoding.ensembles import ensemble
@@ -315,6 +318,14 @@ def test_a_conversation(capsys, tmp_path, monkeypatch):
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
     wrong(arguments, named, made, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("kind", [bz2, gzip, lzma])
+def test_a_damaged_archive_is_named(kind, tmp_path):
+    whole = kind.compress(b"a line\n" * 9)
+    (tmp_path / "text").write_bytes(whole[:15] + b"damaged" + whole[22:])
+    with pytest.raises(InputError, match="text: the compressed text is damaged"), opened(tmp_path / "text") as found:
+        found[0].read()
 
 
 def test_run_without_a_checkpoint(copy, capsys):
