@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from ..decoding import evaluation, translation
 from ..corpus.batching import pad
 from ..corpus.corpora import Corpus
-from ..decoding.search import sample
-from ..engine.fast import fast_to_train, linear_cross_entropy, target_hidden
+from ..decoding.search import LIMITS, sample
+from ..engine.fast import NAN, fast_to_train, linear_cross_entropy, target_hidden
 from ..tools.files import InputError
 from ..model.symbols import START
 from ..training.optimizer import OPTIMIZERS, clip, set_rate
@@ -64,7 +64,9 @@ def draw_translations(
     "Draw `n` translations of each source, grouped by source, with the end token if they reached it."
     try:
         found = sample(model, src.repeat_interleave(n, 0), max_extra_tokens=extra, seed=seed)
-    except InputError:
+    except InputError as error:
+        if str(error) != NAN:
+            raise
         raise InputError(
             "the model's probabilities are no numbers any more: tune a new run at a lower rate") from None
     return [h.written for h in found]
@@ -146,6 +148,8 @@ def check_tuning(tuning: Tuning, minutes: float | None, record: Path | None) -> 
         low = MINIMUM.get(name)
         if not (0 if low is None else low) <= value < math.inf or (value == 0 and low is None):
             raise InputError(f"{name} {value}: give {'a number above 0' if low is None else f'{low} or more'}")
+    if tuning.extra > (most := LIMITS["max_extra_tokens"][2]):
+        raise InputError(f"extra {tuning.extra}: give {most} or less")
 
 
 def begin_tuning(folder: str | Path, run: str | Path, tuning: Tuning) -> Run:

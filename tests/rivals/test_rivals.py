@@ -452,6 +452,7 @@ def test_a_rate_beyond_all_measure_is_told(trained, tmp_path):
     run = gleu_rl.begin_tuning(tmp_path / "run", trained("recurrent"),
                                    gleu_rl.Tuning(steps=9, sentences=2, samples=2, rate=1e38))
     fails(lambda: gleu_rl.tune(run), "at a lower rate")
+    fails(lambda: gleu_rl.draw_translations(run.model(), torch.tensor([[5, 2]]), 2, 20_000, 0), "max_extra_tokens")
 
 
 def test_tuning_with_other_settings_is_refused(trained, tmp_path):
@@ -462,7 +463,7 @@ def test_tuning_with_other_settings_is_refused(trained, tmp_path):
 
 
 @pytest.mark.parametrize("options", ["--steps 0", "--samples 1", "--sentences 0", "--save-every 0", "--extra -50",
-                                     "--minutes 0", "--rate nan", "--clip-norm 0", "--alpha inf"])
+                                     "--extra 20000", "--minutes 0", "--rate nan", "--clip-norm 0", "--alpha inf"])
 def test_settings_of_tuning_that_make_no_sense_are_one_line(options, trained, tmp_path, capsys):
     run = str(trained("recurrent"))
     capsys.readouterr()
