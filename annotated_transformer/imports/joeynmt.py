@@ -104,10 +104,10 @@ def read_joeynmt(folder: Path) -> tuple[ImportedConfig, dict[str, Tensor], Vocab
         weights = renamed({name: x for name, x in state.items() if not name.endswith(".pe.pe")}, JOEYNMT_NAMES)
         found = (weights.pop(f"{name}.weight") for name in ("src_embed.lut", "trg_embed.lut", "decoder.output_layer"))
         weights |= tables(src_rows, rows, *found)
-        langs = {"src": data["src"], "tgt": data["trg"]}
+        langs = {side: facts["lang"] if isinstance(facts, dict) else facts
+                 for side, facts in (("src", data["src"]), ("tgt", data["trg"]))}
     except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{folder}: not as JoeyNMT writes it: {' '.join(str(error).split())[:100]}") from None
     config, weights = checked_model(
         weights, path, n_heads, sines_first=False, epsilon=1e-6, scaled=scaled, activation=activation)
-    langs = {side: facts["lang"] if isinstance(facts, dict) else facts for side, facts in langs.items()}
     return config, weights, vocabulary, langs | {"file": path}

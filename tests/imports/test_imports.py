@@ -471,6 +471,13 @@ def test_joeynmt_files_that_are_not_utf8(name, tmp_path, capsys):
     fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, f"{name}, line ", "not UTF-8")
 
 
+def test_joeynmt_without_a_language(tmp_path, capsys):
+    write_joey(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "config.yaml"
+    path.write_text(path.read_text().replace("lang: de", "language: de"))
+    fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, "not as JoeyNMT writes it: 'lang'")
+
+
 def test_joeynmt_without_a_number_of_heads(tmp_path, capsys):
     write_joey(tmp_path / "theirs", num_heads=None)
     fails(["import", str(tmp_path / "theirs"), str(tmp_path / "run")], capsys, "an architecture that is not read here")
