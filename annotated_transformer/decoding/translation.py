@@ -10,7 +10,6 @@ __all__ = ['CONTROL_CHARACTERS', 'Attention', 'Translation', 'cut_sources', 'sid
 import contextlib
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -38,6 +37,7 @@ from ..model.attention import recording
 from ..model.symbols import END, START
 from ..model.transformer import Transformer
 from ..tools.files import InputError
+from ..tools.options import say
 from ..tools.processes import THREADS, training_device
 from ..training.regularization import Quality, measure
 from ..training.runs import Run, StoredWeights, find_run
@@ -70,8 +70,7 @@ def cut_sources(encoded: list[list[int]], most: int, first_line: int = 1) -> lis
     "`encoded`, with sources of more than `most` tokens cut but for the end token, and a warning for each."
     for line, ids in enumerate(encoded, first_line):
         if len(ids) > most:
-            print(f"warning: line {line} has {len(ids):,} tokens; only its first {most:,} are read",
-                  file=sys.stderr)
+            say(f"warning: line {line} has {len(ids):,} tokens; only its first {most:,} are read")
     return [ids if len(ids) <= most else ids[: most - 1] + [END] for ids in encoded]
 
 # %% ../../nbs/decoding/translation.ipynb #3d0f7a11

@@ -28,6 +28,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from .files import InputError, counted
+from .options import say
 
 # %% ../../nbs/tools/text_files.ipynb #5ed4fb58
 LONGEST = 1 << 20  # bytes of a line that are read
@@ -126,8 +127,7 @@ def lines(path, bar=None) -> Iterator[str]:
             while line := text.readline(LONGEST):
                 number += 1
                 if len(line) == LONGEST and not line.endswith(b"\n"):
-                    print(f"warning: {path}, line {number:,}: more than 1 MiB; only its beginning is read",
-                          file=sys.stderr)
+                    say(f"warning: {path}, line {number:,}: more than 1 MiB; only its beginning is read")
                     while (rest := text.readline(LONGEST)) and not rest.endswith(b"\n"):
                         pass
                 if bar is not None and number % 1000 == 0:

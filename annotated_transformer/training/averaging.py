@@ -7,7 +7,6 @@ __all__ = ['OF_TRAINING', 'candidates', 'DevelopmentSet', 'development_set', 'qu
            'average_again']
 
 # %% ../../nbs/training/averaging.ipynb #f5dd41a0
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from ..corpus.batching import ParallelCorpus
 from .checkpoints import load_weights
 from ..engine.fast import WITHOUT_FLOAT64
 from ..tools.files import InputError, counted
+from ..tools.options import say
 from ..tools.processes import training_device
 from .regularization import Quality, measure
 from .runs import Run, mean_weights
@@ -55,8 +55,8 @@ def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int 
     for side, lengths in (("src", corpus.src_lengths), ("tgt", corpus.tgt_lengths)):
         bound = max(1024, longest.get(side, 0))
         for i in np.flatnonzero(lengths > bound) if warn else ():
-            print(f"warning: development set, line {i + 1}: {lengths[i]:,} {side} tokens, more than {bound:,}: "
-                  "not measured", file=sys.stderr)
+            say(f"warning: development set, line {i + 1}: {lengths[i]:,} {side} tokens, more than {bound:,}: "
+                "not measured")
         fits &= lengths <= bound
     order = corpus.order(min(run.config["training"]["batch_tokens"], device_tokens))
     batches = [kept for batch in order if len(kept := batch[fits[batch]])]

@@ -10,7 +10,6 @@ import errno
 import hashlib
 import pickle
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
 
 from ..tools.files import InputError, file_digest, read_json, to_disk, write_json
+from ..tools.options import say
 
 # %% ../../nbs/training/checkpoints.ipynb #d98498d6
 def load_weights(path: str | Path) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ class Checkpoints:
                 check_checkpoint(path, ["model.safetensors"])
                 paths.append(path)
             except InputError as error:
-                print(f"{error}: left out of the average", file=sys.stderr)
+                say(f"{error}: left out of the average")
         return paths
 
     def newest(self) -> int | None:
@@ -109,7 +109,7 @@ class Checkpoints:
                 if i == 0:
                     raise InputError(f"{error}, and there is no intact one before it: "
                                      "put one back, or begin a new run") from None
-                print(f"{error}: the checkpoint before it is used", file=sys.stderr)
+                say(f"{error}: the checkpoint before it is used")
         return None
 
     def load(self, step: int | None = None) -> tuple[dict[str, Tensor], dict]:

@@ -9,7 +9,6 @@ __all__ = ['FACTS', 'History', 'RunRecord', 'mean_weights', 'file_stamp', 'Store
 # %% ../../nbs/training/runs.ipynb #fb7a53f3
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from .checkpoints import Checkpoints, remove_partial, load_weights
 from .presets import named_now
 from ..tools.files import (
     InputError, creating, file_digest, locked, read_json, taken, write_file, write_json)
-from ..tools.options import check_fields
+from ..tools.options import check_fields, say
 from annotated_transformer.tools.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
     revision, write_record)
@@ -378,8 +377,7 @@ def find_run(name: str | Path) -> Run:
     shipped = shipped_runs()
     if str(name) in shipped:
         if os.path.exists(name):
-            print(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}",
-                  file=sys.stderr)
+            say(f"warning: {name}: the weights that ship are taken; for your own, give {Path(name).resolve()}")
         return Run.open(shipped[str(name)])
     if not os.path.exists(name):  # False for a name too long for a file, too
         raise InputError(f"{name}: no such run directory, nor shipped weights ({', '.join(shipped)})")

@@ -15,6 +15,7 @@ import pytest
 
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
+from annotated_transformer.decoding.translation import cut_sources
 from annotated_transformer.tools import files, options, processes
 from annotated_transformer.tools.files import InputError, building, cache_folder, creating, locked, taken, writing
 from annotated_transformer.tools.records import add_line, check_place, read_lines
@@ -213,6 +214,7 @@ def test_all_variables_together_are_a_place(monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     assert options.place_in_group() == (1, 1, 2)
     options.say("not spoken")
+    cut_sources([[4, 5, 6]], 2)  # a warning is spoken as everything else
     assert capsys.readouterr().err == ""
 
 
