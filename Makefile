@@ -30,7 +30,7 @@ help: ## what there is (this list)
 demo: $(RUNTIME) ## train a small Transformer, watch it learn to translate (minutes)
 	@$(RUN) annotated-transformer demo
 
-test: $(DEVELOP) ## the checks of each day: the core chapters run, the package works
+test: $(DEVELOP) ## the everyday checks: the core chapters run, the package works
 	@status=0; $(CHECK) nbdev_test --n_workers 2 --skip_folder_re '$(LATER)' || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
 test-all: $(DEVELOP) ## every chapter, the slow tests, and the evidence
