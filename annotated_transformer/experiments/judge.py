@@ -170,7 +170,7 @@ def systems_of(claims: Sequence[dict], measure: str, records: Mapping[str, dict]
                 with suppress(KeyError):
                     found[name][block_of(record, claim.get("mixed", False))] = read(record), record
         (worse, better), *_ = pairs_of(claim)
-        if claim.get("fixed") and found[worse]:  # it has no seeds: the same number in every block
+        if claim.get("fixed") and found[worse]:  # the same number in every block
             found[worse] = dict.fromkeys(found[better], next(iter(found[worse].values())))
     return {system: of for system, of in found.items() if of}
 
@@ -277,7 +277,8 @@ def decided(found: Comparison, runs: Mapping[str, dict], records: Mapping[str, d
     claim, m, worse, better = found.claim, found.margin, runs[found.worse], runs[found.better]
     sides, (low, high) = [[r for _, r in of.values()] for of in (worse, better)], found.interval()
     sure, within, limit = found.holm < 0.05, "within" in claim, limit_of(claim, found.measure)
-    rules = {SINGLE: min(map(len, sides)) == 1 and not claim.get("fixed") or not m.freedom, OPEN: not m.error,
+    alone = 1 in (len({r["name"] for r in side}) for side in sides) and claim.get("fixed") != "no seeds"
+    rules = {SINGLE: alone or not m.freedom, OPEN: not m.error,
              ALIKE: -limit < low and high < limit and (within or not sure),
              HOLDS: sure and not within and found.distance > 0, FAILS: sure and (not within or found.distance < 0)}
     verdict = next((word for word, so in rules.items() if so), OPEN)
@@ -298,7 +299,7 @@ def decided(found: Comparison, runs: Mapping[str, dict], records: Mapping[str, d
 def compared(claim: dict, measure: str, worse: str, better: str, runs: Mapping[str, dict]) -> Comparison:
     "Two systems; over sentences, too, where every run of theirs has a file of them and the measure can be read off it."
     pool = {name: {block: x for block, (x, _) in of.items()} for name, of in runs.items()
-            if name in (worse, better) or not claim.get("fixed")}  # what has no seeds lends no spread
+            if name in (worse, better) or not claim.get("fixed")}  # one number lends no spread
     found = Comparison(claim, measure, worse, better, compare(pool, worse, better), looks=claim.get("looks", 1))
     if not (m := found.margin):
         return found
@@ -352,7 +353,8 @@ def in_words(c: Comparison) -> str:
     begin = f"{c.better} over {c.worse}" if "pairs" in c.claim else f"{better:.4g} against {worse:.4g}:"
     looks = f"; {c.looks} looks" if c.looks > 1 else ""
     limit = f"; bound {limit_of(c.claim, c.measure):.2g}{unit}" if c.verdict == ALIKE else ""
-    chance = f"{low:+.3g} to {high:+.3g}; Holm's p {c.holm:.2g}; {c.margin.seeds} seeds{looks}{limit}"
+    p = "< 0.001" if c.holm < 0.001 else f"{c.holm:.2g}"
+    chance = f"{low:+.3g} to {high:+.3g}; Holm's p {p}; {c.margin.seeds} seeds{looks}{limit}"
     return (f"{begin} {c.margin.effect:+.3g}{unit} ({chance if math.isfinite(low) else 'one seed'})"
             + f"; {c.why}" * bool(c.why))
 

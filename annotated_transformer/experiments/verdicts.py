@@ -162,13 +162,13 @@ def judge_one(claim: dict, records: Mapping[str, dict]) -> Found:
 
 
 def marks(claim: dict, used: Sequence[dict], changed: str) -> str:
-    "What to know of the records: early, or timed on a busy machine; and whether the rule changed when they were there."
+    "What to know of the records: early, of one training, timed on a busy machine, older than the rule's last change."
     loads = [(*sitting["load"], sitting["threads"]) for r in used for sitting in r.get("sittings") or ()]
     busy = claim["judge"] == "faster" and any(  # before it a load of one or more, at its end one above its threads
         (begin or 0) >= 1 or (end or 0) >= threads + 1 for begin, end, threads in loads)
     late = used and changed and max(r.get("date", "") for r in used) <= changed
     return (" (early record)" * any(map(is_older, used)) + " (busy machine)" * busy
-            + f" (rule changed {changed})" * bool(late))
+            + " (one training)" * claim.get("once", False) + f" (rule changed {changed})" * bool(late))
 
 
 def judge_all(claims: Sequence[dict], records: Mapping[str, dict], changed: Mapping[str, str] | None = None
