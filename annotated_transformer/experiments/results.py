@@ -42,8 +42,9 @@ def titled(table: str, lines: Sequence[Sequence[str]], rules: Sequence[int] = ()
 
 
 def abandoned(records: dict[str, dict]) -> ResultTable:
-    "The runs that were given up, and why."
-    return titled("abandoned", [(Cell(name, [name]), r["date"], r.get("reason", ""), r["command"])
+    "The runs that were given up, and why; of a file, its name."
+    reasons = {name: re.sub(r"(?<!\S)/\S*/", "", r.get("reason", "")) for name, r in records.items()}
+    return titled("abandoned", [(Cell(name, [name]), r["date"], reasons[name], r["command"])
                                 for name, r in records.items() if r.get("status") == "abandoned"])
 
 
