@@ -39,9 +39,9 @@ class Ensemble(nn.Module):
     def embedding(self) -> nn.Module:
         return self.models[0].embedding
 
-    def to_search(self, precision: Precision, kernel: str | None) -> "Ensemble":
+    def to_search(self, precision: Precision) -> "Ensemble":
         "The members as `packed` makes each of them."
-        return Ensemble([packed(model, precision, kernel) for model in self.models])
+        return Ensemble([packed(model, precision) for model in self.models])
 
     def start(self, src: Int[Tensor, "sentence src"]) -> "EnsembleState":
         return EnsembleState([start(model, src) for model in self.models])
@@ -96,5 +96,4 @@ def ensemble(members: Sequence[Translator]) -> Translator:
     first = members[0]
     if other := [member.precision for member in members if member.precision != first.precision]:
         raise InputError(f"{first.precision} and {other[0]}: load all that are to write together in one precision")
-    return Translator(Ensemble([member.model for member in members]), first.vocabulary, first.run, first.precision,
-                      first.kernel)
+    return Translator(Ensemble([member.model for member in members]), first.vocabulary, first.run, first.precision)

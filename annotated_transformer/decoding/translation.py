@@ -125,21 +125,20 @@ class Translator:
     beyond it, translations are a guess. Longer sources than `max_tokens` (1,024, or the learned positions, if fewer)
     are cut, with a warning.
 
-    A Transformer's searches compute in `precision`, by `kernel` (one of `KERNELS`) or by the kernels that are fastest
-    here. They see every change of `model`'s weights. A hook on one of its modules fires in everything that is done
-    here; while there is one, searches run the plain model, which takes longer. With `weights` for a model that is
-    still unfilled, searches are packed from these, and `model` gets them when somebody asks for it.
+    A Transformer's searches compute in `precision`, by the kernels that are fastest here. They see every change of
+    `model`'s weights. A hook on one of its modules fires in everything that is done here; while there is one, searches
+    run the plain model, which takes longer. With `weights` for a model that is still unfilled, searches are packed
+    from these, and `model` gets them when somebody asks for it.
     """
 
     def __init__(self, model: nn.Module, vocabulary: Vocabulary, run: Run | None = None,
-                 precision: Precision = "float32", kernel: str | None = None,
-                 weights: Mapping[str, Tensor] | None = None):
+                 precision: Precision = "float32", weights: Mapping[str, Tensor] | None = None):
         self.network, self.vocabulary, self.run = plain(model.eval()), vocabulary, run
-        self.precision, self.kernel, self.weights, self.stamp = precision, kernel, weights, None
+        self.precision, self.weights, self.stamp = precision, weights, None
         if weights is None:
             self.prepare_search()
         else:
-            self.searching = packed(self.network, precision, kernel, weights)
+            self.searching = packed(self.network, precision, weights)
         self.max_tokens = min(1024, max_positions(model.config))
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
@@ -164,7 +163,7 @@ class Translator:
         """
         if self.weights is None and (now := weights_stamp(self.model)) != self.stamp:
             check_finite(dict(self.model.named_parameters()))
-            self.searching, self.stamp = packed(self.model, self.precision, self.kernel), now
+            self.searching, self.stamp = packed(self.model, self.precision), now
 
     def encode(self, lines: Sequence[str], side: Literal["src", "tgt"] = "src") -> list[list[int]]:
         "The ids of each line of a side, the end token last."
@@ -344,8 +343,8 @@ def is_far_larger(config: Any, shapes: Mapping[str, torch.Size]) -> bool:
             or math.prod(sizes[-2:]) > max(100 * stored, 10**8))
 
 
-def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision | None = None,
-                  kernel: str | None = None) -> Translator:
+def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision | None = None
+                  ) -> Translator:
     """The `Translator` of a run with these weights; arguments as for `load`.
 
     Raises InputError for weights that are NaN or infinite, or do not fit the run's configuration.
@@ -371,13 +370,13 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
     if shapes != {name: x.shape for name, x in model.state_dict().items()}:
         raise wrong
     if in_turn:
-        return Translator(model, vocabulary, run, precision, kernel, weights)
+        return Translator(model, vocabulary, run, precision, weights)
     model.load_state_dict(weights)
     round_weights(model, precision)
-    return Translator(model.to(device), vocabulary, run, precision, kernel)
+    return Translator(model.to(device), vocabulary, run, precision)
 
 
-def load(run: str | Path, precision: Precision | None = None, kernel: str | None = None) -> Translator:
+def load(run: str | Path, precision: Precision | None = None) -> Translator:
     """The `Translator` of a run directory, or of weights that ship with the package, by their name.
 
     It translates, scores and attends in one precision (by default `default_precision`'s): with the weights rounded to
@@ -385,4 +384,4 @@ def load(run: str | Path, precision: Precision | None = None, kernel: str | None
     or its files are damaged or do not belong together.
     """
     found = find_run(run)
-    return translator_of(found, found.stored_weights(), precision, kernel)
+    return translator_of(found, found.stored_weights(), precision)

@@ -282,10 +282,9 @@ def choose(m: int, n: int, precision: Precision) -> tuple[str, dict[str, list[fl
 
 
 def packed_product(
-    weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None, precision: Precision | None,
-    kernel: str | None = None,
+    weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None, precision: Precision | None
 ) -> Product:
-    """x W^T + b for weights that stay, by `kernel`, or else by the one that `choose` finds.
+    """x W^T + b for weights that stay, by the kernel that `choose` finds.
 
     Without a precision: by PyTorch's own product, in the weight's type.
     """
@@ -295,7 +294,7 @@ def packed_product(
     if weight.device.type != "cpu":
         return torch_bfloat16(weight, bias) if precision == "bfloat16" else torch_float32(weight, bias)
     try:
-        return KERNELS[kernel or choose(*weight.shape, precision)[0]][1](weight, bias)
+        return KERNELS[choose(*weight.shape, precision)[0]][1](weight, bias)
     except ValueError:  # these very weights do not fit
         return torch_float32(weight, bias)
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..tools.files import InputError
 from .fast import FastTransformer, Packed, attend, fast, pack_batch, residual, without_cudnn
-from .kernels import Precision, Product, check_kernel, packed_product, rounded
+from .kernels import Precision, Product, packed_product, rounded
 from ..model.attention import MultiHeadAttention
 from ..model.feed_forward import FeedForward
 from ..model.layers import DecoderLayer, EncoderLayer
@@ -81,13 +81,12 @@ class LayerProducts(NamedTuple):
 class PackedWeights:
     """All products of a Transformer's search, of its weights as they are now.
 
-    `precision` None: by PyTorch alone, nothing packed. `kernel`: one of `KERNELS` for all of them. `weights`: what
-    an unfilled model is filled with.
+    `precision` None: by PyTorch alone, nothing packed. `weights`: what an unfilled model is filled with.
     """
 
-    def __init__(self, model: Transformer, precision: Precision | None, kernel: str | None = None,
+    def __init__(self, model: Transformer, precision: Precision | None,
                  weights: Mapping[str, Tensor] | None = None):
-        self.precision, self.kernel, stacks = precision, kernel, (model.encoder, model.decoder)
+        self.precision, stacks = precision, (model.encoder, model.decoder)
         if weights is not None:
             for name, part in model.named_children():
                 if name not in ("encoder", "decoder"):
@@ -97,7 +96,7 @@ class PackedWeights:
         self.encoder, self.decoder = ([self.of_layer(layer) for layer in stack] for stack in stacks)
 
     def pack(self, weight: Tensor, bias: Tensor | None = None) -> Product:
-        return packed_product(weight, bias, self.precision, self.kernel)
+        return packed_product(weight, bias, self.precision)
 
     def of_layer(self, layer: EncoderLayer | DecoderLayer) -> LayerProducts:
         own, cross, network = layer.self_attention, getattr(layer, "cross_attention", None), layer.feed_forward
@@ -131,21 +130,18 @@ def weights_stamp(model: nn.Module) -> list[int]:
     return torch.stack(found).tolist() if found else []
 
 
-def packed(model: nn.Module, precision: Precision, kernel: str | None = None,
-           weights: Mapping[str, Tensor] | None = None) -> nn.Module:
+def packed(model: nn.Module, precision: Precision, weights: Mapping[str, Tensor] | None = None) -> nn.Module:
     """The model that searches: the fast twin of a Transformer, its weights packed as they are now; any other as it is.
 
-    The model itself, its training and its attention weights are untouched. Every product is computed by `kernel`,
-    one of `KERNELS`, or by the fastest of `precision`. An unfilled Transformer is packed from `weights`, layer by
-    layer, and keeps what a search needs beside its packed matrices. Raises InputError for a kernel that is not here,
-    for another kind of model, which computes in float32 alone, and for 8 bits elsewhere than on a processor.
+    The model itself, its training and its attention weights are untouched. Every product is computed by the
+    fastest kernel of `precision`. An unfilled Transformer is packed from `weights`, layer by layer, and keeps what a
+    search needs beside its packed matrices. Raises InputError for another kind of model, which computes in float32
+    alone, and for 8 bits elsewhere than on a processor.
     """
     if precision not in get_args(Precision):
         raise InputError(f"precision {precision!r:.40}: give {', '.join(get_args(Precision))}")
-    if kernel is not None:
-        check_kernel(kernel)
     if hasattr(model, "to_search"):  # an ensemble
-        return model.to_search(precision, kernel)
+        return model.to_search(precision)
     twin = fast(model)
     if not isinstance(twin, FastTransformer):
         if precision in ("bfloat16", "int8") and not isinstance(model, Transformer):
@@ -153,7 +149,7 @@ def packed(model: nn.Module, precision: Precision, kernel: str | None = None,
         return model
     if precision == "int8" and model.embedding.weight.device.type != "cpu":
         raise InputError("precision int8: only a processor computes in it here: take the device cpu, or bfloat16")
-    twin.__dict__ = {**model.__dict__, "packed": PackedWeights(model, precision, kernel, weights)}
+    twin.__dict__ = {**model.__dict__, "packed": PackedWeights(model, precision, weights)}
     return twin
 
 # %% ../../nbs/engine/kv_cache.ipynb #4c0e0008

@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -12,10 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from annotated_transformer.engine import kernels
-from annotated_transformer.engine.kv_cache import packed
-from annotated_transformer.model.transformer import Transformer
 from annotated_transformer.tools.files import InputError
-from annotated_transformer.training.presets import TINY
 from here import fails
 
 
@@ -137,13 +133,6 @@ def test_a_model_is_rounded_once_and_every_kernel_of_its_precision_is_exact():
         pytest.skip("not on this machine")
     product = kernels.KERNELS[name][1](rounded["matrix"], None)
     torch.testing.assert_close(product(x), F.linear(x, rounded["matrix"]), rtol=1e-5, atol=1e-4)
-
-
-def test_a_kernel_is_passed_and_fixed():
-    model = Transformer(replace(TINY, vocab_size=400)).eval()
-    weights = packed(model, "float32", kernels.MKL).packed
-    assert weights.kernel == kernels.MKL and not kernels.choose.cache_info().currsize, "a trial all the same"
-    fails(lambda: packed(model, "float32", "cuBLAS"), "kernel cuBLAS", kernels.MKL)
 
 
 def test_importing_changes_neither_environment_nor_settings():
