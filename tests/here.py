@@ -43,8 +43,8 @@ DAILY = True  # the slow tests are left out: conftest.py asks the command line
 
 
 def examples(n: int) -> int:
-    "How many examples Hypothesis tries: `n`, and a third of them in `make test`."
-    return n // 3 if DAILY else n
+    "How many examples Hypothesis tries: `n`, and a fifth of them in `make test`."
+    return n // 5 if DAILY else n
 
 
 def shared(name: str) -> Path:

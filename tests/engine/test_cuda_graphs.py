@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from annotated_transformer.corpus.batching import Batch
-from annotated_transformer.engine.cuda_graphs import Captured, can_capture, in_few_shapes, rounded
+from annotated_transformer.engine.cuda_graphs import Captured, bucket, can_capture, in_few_shapes
 from annotated_transformer.engine.fast import fast_to_train
 from annotated_transformer.engine.kinds import build
 from annotated_transformer.model.symbols import END, PAD, START
@@ -41,8 +41,8 @@ def random_batch(lengths: list[tuple[int, int]], seed: int = 0) -> Batch:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_few_sizes_and_none_much_larger(n, m):
-    assert n <= rounded(n) <= 1.25 * n and rounded(rounded(n)) == rounded(n)
-    assert (rounded(n) <= rounded(m)) if n <= m else (rounded(n) >= rounded(m))
+    assert n <= bucket(n) <= 1.25 * n and bucket(bucket(n)) == bucket(n)
+    assert (bucket(n) <= bucket(m)) if n <= m else (bucket(n) >= bucket(m))
 
 
 @settings(max_examples=25, deadline=None)
@@ -119,10 +119,15 @@ def fail() -> None:
     raise torch.OutOfMemoryError
 
 
+@pytest.fixture(scope="module")
+def as_they_are():
+    return trained(None)[0]
+
+
 @pytest.mark.parametrize("memory, graphs", [("", 5), ("short", 1), ("in a capture", 1), ("in a step", 0)])
-def test_steps_with_and_without_memory_for_graphs(memory, graphs, without_a_gpu):
+def test_steps_with_and_without_memory_for_graphs(memory, graphs, as_they_are, without_a_gpu):
     losses, passes = trained(OnTheProcessor, memory, without_a_gpu)
-    assert losses == pytest.approx(trained(None)[0], rel=1e-4)
+    assert losses == pytest.approx(as_they_are, rel=1e-4)
     assert len(passes.graphs) == graphs and passes.full == bool(memory)
     for p in passes.objective.parameters():
         p.grad = torch.ones_like(p)  # somebody's, which the graphs do not know

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 import torch
+import transformers  # it loads a model when it is first named
 import yaml
 from torch import nn
-from transformers import FSMTConfig, FSMTForConditionalGeneration, MarianConfig, MarianMTModel, MarianTokenizer
 
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
@@ -29,6 +29,7 @@ from annotated_transformer.tools.files import InputError
 from command_line import fails
 from here import SMALL
 
+pytestmark = pytest.mark.xdist_group("imports")  # one process reads the other programs' code
 LINES = ["The dog sees the cow.", "The child that the woman knows sleeps in the old house.",
          "A “quoted” word — ☃", "no"]
 
@@ -42,7 +43,7 @@ def randomise(model: nn.Module, seed: int) -> nn.Module:
     return model.eval()
 
 
-def write_marian(folder, seed=0, heads=4, width=32, depth=(2, 2), names=None, **changes) -> MarianMTModel:
+def write_marian(folder, seed=0, heads=4, width=32, depth=(2, 2), names=None, **changes) -> nn.Module:
     "A random model in the layout of the OPUS models: </s>, <unk>, the pieces of both languages, <pad>."
     pieces = BytePairVocabulary(load("grammar").vocabulary.content)
     names = names or ["</s>", "<unk>", *sorted(pieces.pieces(range(4, 190))), "<pad>"]
@@ -51,7 +52,7 @@ def write_marian(folder, seed=0, heads=4, width=32, depth=(2, 2), names=None, **
     config = {"vocab_size": len(names), "d_model": width, "pad_token_id": len(names) - 1, "eos_token_id": 0,
               "forced_eos_token_id": 0, "decoder_start_token_id": len(names) - 1, "activation_function": "swish",
               "scale_embedding": True, "max_position_embeddings": 128, **sizes, **changes}
-    model = randomise(MarianMTModel(MarianConfig(**config)), seed)
+    model = randomise(transformers.MarianMTModel(transformers.MarianConfig(**config)), seed)
     nn.init.normal_(model.final_logits_bias)
     model.save_pretrained(folder)
     for name, content in (("vocab.json", {name: i for i, name in enumerate(names)}),
@@ -164,7 +165,7 @@ def test_marian_of_opus_size(tmp_path):
 def test_greedy_search_is_generate(tmp_path):
     model = write_marian(tmp_path / "theirs")
     translator = run_of(tmp_path / "theirs", tmp_path)
-    tokenizer, last = MarianTokenizer.from_pretrained(tmp_path / "theirs"), model.config.pad_token_id
+    tokenizer, last = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs"), model.config.pad_token_id
     for line, (h,) in zip(LINES, translator.search(LINES, beam_size=1, max_extra_tokens=20)):
         found = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=1, do_sample=False,
                                bad_words_ids=[[last]], forced_eos_token_id=None,
@@ -176,7 +177,8 @@ def test_greedy_search_is_generate(tmp_path):
 def test_text_is_cut_as_marian_tokenizer_cuts_it(tmp_path):
     write_marian(tmp_path / "theirs")
     vocabulary = read_marian(tmp_path / "theirs")[2]
-    tokenizer, rows = MarianTokenizer.from_pretrained(tmp_path / "theirs"), order_of_rows(189, 188, 1, 188, 0)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
+    rows = order_of_rows(189, 188, 1, 188, 0)
     for line in [*LINES, "  two   spaces\tand a tab ", ">>de<< The dog", "’tis “so”…"]:
         assert [rows[i] for i in vocabulary.source.encode(line)] == tokenizer(line)["input_ids"][:-1], line
     assert UNKNOWN in vocabulary.encode("☃") and END not in vocabulary.encode("a </s> b")
@@ -257,7 +259,7 @@ BREAKS = {
 
 def as_bin(folder, changes, half=False):
     "Replace model.safetensors by the older file, with every table in it, some of its entries changed."
-    state = MarianMTModel.from_pretrained(folder).state_dict() | changes
+    state = transformers.MarianMTModel.from_pretrained(folder).state_dict() | changes
     state = {name: x.half() if half else x for name, x in state.items() if x is not None}
     torch.save(state, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -311,7 +313,7 @@ def write_fairseq(folder, old=False, shared=True, **args):
     sizes = {"attention_heads": 4, "ffn_dim": 64, "layers": 2}
     shape = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in sizes.items()}
     size = len(words) + 4
-    model = randomise(FSMTForConditionalGeneration(FSMTConfig(
+    model = randomise(transformers.FSMTForConditionalGeneration(transformers.FSMTConfig(
         src_vocab_size=size, tgt_vocab_size=size, d_model=32, max_position_embeddings=100, tie_word_embeddings=shared,
         **shape)), 3)
     state = {name.removeprefix("model."): x for name, x in model.state_dict().items() if "embed_positions" not in name}

@@ -256,7 +256,7 @@ def test_what_matters_is_what_python_says():
 
 @needs_node
 def test_a_count_is_what_python_counts():
-    t, lines = load("grammar"), [line for line in sources(300) if " it " in line][:12] + sources(3)
+    t, lines = load("grammar"), [line for line in sources(150) if " it " in line][:6] + sources(2)
     line, edge = "The dog is old, but it plays.", {"stack": "encoder", "layer": 1, "head": 1, "query": 6, "key": 1,
                                                    "to": None}
     ids = t.search([line], beam_size=1)[0][0].ids
@@ -276,7 +276,7 @@ def test_a_count_is_what_python_counts():
                  if token == it}
         with intervening(t.model, {}, edges):
             n, changed = n + bool(edges), changed + (bool(edges) and t.translate(line, beam_size=1) != as_trained)
-    assert (one_edge["n"], one_edge["changed"]) == (n, changed) and n >= 12 and one_edge["control"] < changed
+    assert (one_edge["n"], one_edge["changed"]) == (n, changed) and n >= 6 and one_edge["control"] < changed
     assert sum(one_edge["swaps"].values()) >= changed
 
 

@@ -3,7 +3,6 @@ import itertools
 import re
 from dataclasses import replace
 
-import nltk
 import pytest
 import torch
 from hypothesis import given, settings
@@ -102,6 +101,7 @@ def test_what_is_no_treebank(tmp_path, wsj, treebanks):
 
 
 def test_the_sample_through_nltk(tmp_path, treebanks, monkeypatch):
+    import nltk
     "Found where NLTK keeps it; a clear word where it is not there and cannot be fetched."
     kept = tmp_path / "nltk_data" / "corpora" / "treebank"
     kept.mkdir(parents=True)
@@ -198,6 +198,7 @@ WORDS = st.lists(st.sampled_from(["The", "dog", "doesn't", "can't", "it's", "sle
 @settings(max_examples=80, deadline=None)
 @given(WORDS, st.sampled_from([".", "!", "?", "...", ""]), st.sampled_from([", ", "; ", " -- ", ": ", " "]))
 def test_words_are_cut_as_nltk_cuts_them(words, end, join):
+    import nltk
     line = words[0] + join + " ".join(words[1:]) + end
     if line.strip(" ,;:-"):
         assert tokenise(line) == [escape(w) for w in nltk.TreebankWordTokenizer().tokenize(line)]

@@ -3,7 +3,6 @@ sample."""
 import gzip
 from pathlib import Path
 
-import nltk
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +89,7 @@ def plain_phrase(children):
 @drawn
 @given(st.recursive(plain_leaf, plain_phrase, max_leaves=20).map(Tree))  # NLTK takes all of Unicode's spaces for blanks
 def test_nltk_reads_the_same(tree):
+    import nltk
     theirs = nltk.Tree.fromstring(str(tree))
     assert theirs.leaves() == tree.words and [tag for _, tag in theirs.pos()] == tree.tags
     assert " ".join(str(theirs).split()) == str(tree)
@@ -353,6 +353,7 @@ def test_one_tree_is_asked_for():
 # --- real treebanks ---------------------------------------------------------------------------------------------------
 
 def test_penn_treebank_sample_as_nltk_reads_it():
+    import nltk
     """Every tree of the sample: words, tags and phrases as NLTK has them; and as text again what the file says,
     blanks apart."""
     count = 0
