@@ -124,7 +124,7 @@ def quality(record: dict, measure: str) -> float:
 
     KeyError: the record has no such number.
     """
-    m = {name.removesuffix("/dev"): value for name, value in record["metrics"].items()}
+    m = {re.sub(r"/(dev|test_2017_mscoco)$", "", name): value for name, value in record["metrics"].items()}
     if measure == "gap":
         return 100 * math.log(m["perplexity/train"] / m["perplexity"])
     if measure == "perplexity":
@@ -283,12 +283,12 @@ def decided(found: Comparison, runs: Mapping[str, dict], records: Mapping[str, d
              HOLDS: sure and not within and found.distance > 0, FAILS: sure and (not within or found.distance < 0)}
     verdict = next((word for word, so in rules.items() if so), OPEN)
     why = "no seed differs from another: too easy to tell" if verdict == OPEN and rules[OPEN] else ""
-    curves = matching(records, claim["curves"]) if "curves" in claim else sides[0]  # what has no seeds has none
+    curves = [matching(records, pattern) for pattern in claim["curves"]] if "curves" in claim else sides
     enough = claim.get("enough")  # where little was learned, little can be lost
     least = min(mean(number_of(r, enough) for r in side) for side in sides) if enough else math.inf
     if enough and least < enough["at_least"]:
         verdict, why = ELSEWHERE, f"only {least:.2g} was learned near by"
-    elif claim.get("settles") and verdict in (HOLDS, FAILS, ALIKE) and any(map(still_learning, (curves, sides[1]))):
+    elif claim.get("settles") and verdict in (HOLDS, FAILS, ALIKE) and any(map(still_learning, curves)):
         verdict, why = ELSEWHERE, "still learning"
     shared = worse.keys() & better.keys()
     levels = tuple(mean(of[block][0] for block in shared or of) for of in (worse, better))

@@ -284,14 +284,15 @@ def score_runs(name: str, of: Sequence[str], tgt: str, split: str, rules: Rules,
     "The record of the scores of a run, or of an ensemble of several, on a split."
     begun_at, members = time.monotonic(), [load(place.runs / rules.folder / run) for run in of]
     translator, data = ensemble(members) if len(members) > 1 else members[0], place.data / rules.data[tgt]
-    metrics = scores_on(translator, data, split, rules.search)
+    kept = place.out / "sentences" / f"{name}.sentences.tsv"
+    metrics = scores_on(translator, data, split, rules.search, kept)
     metrics["parameters"] = sum(p.numel() for p in translator.model.parameters())
     runs = [find_record(run, place.out) for run in of]
     config = {"members": of, "search": rules.search, "weights": [r["weights"] for r in runs],
               "kind": runs[0]["config"]["kind"], "precision": translator.precision}
     facts = facts_of(Corpus.open(data), members[0].vocabulary.digest)
     return make_record(name, rules.name, row=runs[0]["row"], data=facts, config=config, seed=runs[0]["seed"],
-                       seconds=time.monotonic() - begun_at, metrics=metrics)
+                       seconds=time.monotonic() - begun_at, metrics=metrics, sentences=file_digest(kept))
 
 # %% ../../nbs/experiments/rivals_measured.ipynb #339e7e70
 def speed_steps(lengths: Sequence[int], tokens: int, rounds: int) -> list[Step]:
