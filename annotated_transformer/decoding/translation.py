@@ -343,8 +343,7 @@ def is_far_larger(config: Any, shapes: Mapping[str, torch.Size]) -> bool:
             or math.prod(sizes[-2:]) > max(100 * stored, 10**8))
 
 
-def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision | None = None
-                  ) -> Translator:
+def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision | None = None) -> Translator:
     """The `Translator` of a run with these weights; arguments as for `load`.
 
     Raises InputError for weights that are NaN or infinite, or do not fit the run's configuration.
