@@ -12,6 +12,10 @@ PAPER =
 # chapters of rooms whose own tests do the work each day; `make test-all` runs these, too, and `make evidence` those of experiments
 LATER = ^[_.]|^(after|commands|corpus|decoding|drawing|engine|exports|imports|experiments|inside|parsing|rivals)$$
 
+# whose annotations and shapes `make test-all` checks, too; not decoding's, whose searches would take twice as long
+BOOK = annotated_transformer
+TYPED = $(BOOK).model,$(BOOK).engine,$(BOOK).corpus.batching,$(BOOK).training,$(BOOK).inside,$(BOOK).rivals,$(BOOK).after,$(BOOK).imports,$(BOOK).exports
+
 RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
 # two processes share the cores, one thread each; start_here trains for a tenth of its updates
 CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=60
@@ -34,7 +38,7 @@ test: $(DEVELOP) ## the everyday checks: the core chapters run, the package work
 	@status=0; $(CHECK) nbdev_test --n_workers 2 --skip_folder_re '$(LATER)' || status=1; $(CHECK) pytest -n 2 --dist loadgroup || status=1; exit $$status
 
 test-all: $(DEVELOP) ## every chapter, the slow tests, and the evidence
-	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup -m "" tests tests/experiments || status=1; exit $$status
+	@status=0; $(CHECK) nbdev_test --n_workers 2 --flags slow || status=1; $(CHECK) pytest -n 2 --dist loadgroup --jaxtyping-packages=$(TYPED),checking.check -m "" tests tests/experiments || status=1; exit $$status
 
 check: $(DEVELOP) ## one changed chapter, in two minutes: exported, linted, run, its room tested (make check NB=model/attention)
 	@test -f "nbs/$(NB).ipynb" || { echo "nbs/$(NB).ipynb: no such chapter: name one, as in make check NB=model/attention" >&2; exit 1; }

@@ -827,6 +827,7 @@ def test_a_run_keeps_the_library_of_its_products(data, tmp_path, monkeypatch):
             assert train(Run.open(run.folder)) and used == {run.config["kernel"]} == {began}
 
 
+@pytest.mark.slow
 def test_the_average_is_never_resumed_from(data, undisturbed, tmp_path):
     "With all of `averaged.safetensors` set to zero, a run that goes on ends as one that was not disturbed."
     from safetensors.torch import load_file, save_file
@@ -964,6 +965,7 @@ def test_event_files_hold_what_the_report_holds(data, tmp_path):
         assert [e.value for e in events.Scalars(name)] == pytest.approx([value for _, value in told], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path):
     from annotated_transformer.commands.train import peak_rate
     from annotated_transformer.experiments.fine_tuning import PEAK, measure_fine_tuning
