@@ -17,8 +17,8 @@ BOOK = annotated_transformer
 TYPED = $(BOOK).model,$(BOOK).engine,$(BOOK).corpus.batching,$(BOOK).training,$(BOOK).inside,$(BOOK).rivals,$(BOOK).after,$(BOOK).imports,$(BOOK).exports
 
 RUN = env PATH="$$(cd $(BIN) && pwd):$$PATH"
-# two processes share the cores, one thread each; start_here trains for a tenth of its updates
-CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=60
+# two processes share the cores, one thread each; start_here trains for a twelfth of its updates
+CHECK = $(RUN) OMP_NUM_THREADS=1 ANNOTATED_UPDATES=50
 # the reader's copy of the paper's source: named, fetched before, or offered to whoever sits at a terminal
 HAVE_PAPER = $(if $(PAPER),'$(PAPER)',"$$($(RUN) python .ci/paper.py)")
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet -c constraints.txt

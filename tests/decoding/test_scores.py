@@ -165,6 +165,7 @@ def test_cutting_into_words_loses_nothing(line, language):
 
 # --- the real thing, where it is at hand ------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_bleu_of_newstest2017_to_two_hundredths():
     folder = shared("bleu_reference")
     read = lambda name: list(corpora.lines(folder / name))  # noqa: E731

@@ -435,7 +435,8 @@ def test_a_new_sentence_clears_edges_and_undo_brings_both_back(page, html):
 
 
 @pytest.mark.parametrize("line",
-                         ["", " ", "\u2603", "</s> <b>x</b>", "The cow sleeps \u2603\u2603 \U0001f404.", "dog " * 300])
+                         ["", " ", "\u2603", "</s> <b>x</b>", "The cow sleeps \u2603\u2603 \U0001f404.",
+                          pytest.param("dog " * 300, marks=pytest.mark.slow)])
 def test_odd_sentences(page, html, line):
     opened(page, html)
     after(page, f"$('text').value = {json.dumps(line)}; $('form').requestSubmit()")

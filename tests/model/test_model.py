@@ -373,8 +373,8 @@ def test_an_update_where_there_are_only_shapes(options, monkeypatch):
     assert loss.shape == () and all(g is not None and g.device.type == "meta" for g in found)
 
 
-@pytest.mark.parametrize("options", [CONFIGS[0], *(pytest.param(o, marks=pytest.mark.slow) for o in CONFIGS[1:])],
-                         ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_the_plain_model_can_be_exported(options):
     model = model_of(replace(SMALL, **options))
     src, tgt = torch.randint(4, 40, (2, 6)), torch.randint(4, 40, (2, 5))

@@ -16,11 +16,11 @@ from annotated_transformer.parsing.bracket_f1 import (
     score_trees,
 )
 from annotated_transformer.parsing.trees import Tree, clean_tree, linearise, read_tree, read_trees, restore, trees_in
-from here import fails, shared
+from here import examples, fails, shared
 
 # --- trees drawn at random --------------------------------------------------------------------------------------------
 
-drawn = settings(deadline=None)
+drawn = settings(max_examples=examples(100), deadline=None)
 
 # any character but brackets, the six blanks of ASCII, and what UTF-8 cannot write; odd spaces and line separators among
 # them

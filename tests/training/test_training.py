@@ -53,6 +53,9 @@ EXACT = replace(TRAINING, steps=12, save_every=6, batch_tokens=40,
                 precision="float64")  # some updates have one sentence
 
 
+TRAIN = "-m", "annotated_transformer", "train"
+
+
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -60,7 +63,7 @@ def free_port() -> int:
 
 
 def command(run: Path, processes: int = 1, node: tuple[int, int, int] | None = None,
-            program: Sequence[str] = ("-m", "annotated_transformer", "train")) -> list[str]:
+            program: Sequence[str] = TRAIN) -> list[str]:
     "`train RUN`, by torchrun where there are several processes; `node` is (number of nodes, this one's, port)."
     if processes == 1 and node is None:
         return [sys.executable, *program, str(run)]
@@ -79,11 +82,12 @@ train(Run.open(sys.argv[1]), device_tokens=30)
 """
 
 
-def start(*args, **kwargs) -> subprocess.Popen:
+def start(run: Path, processes: int = 1, node: tuple[int, int, int] | None = None,
+          program: Sequence[str] = TRAIN, **variables: str) -> subprocess.Popen:
     "A training in a session of its own, so that all its processes can be killed at once."
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    return subprocess.Popen(command(*args, **kwargs), env=environment, start_new_session=True, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1", "GLOO_SOCKET_IFNAME": "lo"} | variables
+    return subprocess.Popen(command(run, processes, node, program), env=environment, start_new_session=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def end(process: subprocess.Popen, code: int = 0) -> str:
@@ -126,11 +130,22 @@ def exact(data, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_processes_agree_with_one(data, exact, tmp_path, processes):
+def by_torchrun(run: Path, processes: int, program: Path) -> list[subprocess.Popen]:
+    return [start(run, processes, program=[str(program)])]
+
+
+def by_hand(run: Path, processes: int, program: Path) -> list[subprocess.Popen]:
+    "The processes that torchrun would start, without the time of its own start."
+    shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [start(run, program=[str(program)], **shared, RANK=str(n), LOCAL_RANK=str(n)) for n in range(processes)]
+
+
+@pytest.mark.parametrize("processes, begin", [(2, by_hand), pytest.param(4, by_torchrun, marks=pytest.mark.slow)])
+def test_processes_agree_with_one(data, exact, tmp_path, processes, begin):
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
     (tmp_path / "in_parts.py").write_text(IN_PARTS)
-    end(start(run.folder, processes, program=[str(tmp_path / "in_parts.py")]))
+    for process in begin(run.folder, processes, tmp_path / "in_parts.py"):
+        end(process)
     assert_same(run.folder, exact, 1e-9)
     assert run.record.read()["processes"] == processes
 
