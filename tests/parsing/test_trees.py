@@ -353,9 +353,9 @@ def test_one_tree_is_asked_for():
 # --- real treebanks ---------------------------------------------------------------------------------------------------
 
 def test_penn_treebank_sample_as_nltk_reads_it():
-    import nltk
     """Every tree of the sample: words, tags and phrases as NLTK has them; and as text again what the file says,
     blanks apart."""
+    import nltk
     count = 0
     nltk.data.path.append(str(shared("treebank_ptb_sample")))  # NLTK reads from such folders only
     for path in sorted(shared("treebank_ptb_sample").glob("*.mrg"))[:40]:
