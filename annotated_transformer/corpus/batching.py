@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['POOL', 'Sequences', 'encode_lines', 'Batch', 'fill', 'pad', 'padded', 'positions', 'padding_share', 'halves', 'fits',
-           'divided', 'chance', 'pool_batches', 'batch_indices', 'ParallelCorpus', 'encoded_so_far', 'text_lines',
-           'encode_corpus', 'unknown_tokens']
+           'divided', 'chance', 'ParallelCorpus', 'encoded_so_far', 'text_lines', 'encode_corpus', 'unknown_tokens']
 
 # %% ../../nbs/corpus/batching.ipynb #e78ee74d
 import contextlib
@@ -26,6 +25,7 @@ from torch import Tensor
 
 from .corpora import Corpus
 from ..tools.files import InputError, counted, read_json, write_json, writing
+from ..tools.text_files import progress
 from ..model.symbols import END, PAD, START, UNKNOWN
 from .vocabulary import Vocabulary, code_points, unknown_parts
 
@@ -167,6 +167,7 @@ def divided(part: Integer[np.ndarray, " part"], src_lengths: Integer[np.ndarray,
     A sentence longer than the budget is a batch by itself. Without `rng` nothing is random: the short come
     first.
     """
+    part = part if rng is None else rng.permutation(part)
     lengths = [side[part] for side in (src_lengths, tgt_lengths)]
     small = [np.minimum(side, 65535).astype(np.uint16) for side in lengths]
 
@@ -190,21 +191,6 @@ POOL = 1_000_000  # pairs
 def chance(seed: int, epoch: int, number: int) -> np.random.Generator:
     "One of an epoch's random generators; their streams do not overlap."
     return np.random.Generator(np.random.PCG64([seed, epoch]).jumped(number))
-
-
-def pool_batches(pools: Integer[np.ndarray, " sentences"], pool: int, src_lengths: Integer[np.ndarray, " sentences"],
-                 tgt_lengths: Integer[np.ndarray, " sentences"], batch_tokens: int, seed: int,
-                 epoch: int) -> list[Integer[np.ndarray, " batch"]]:
-    "The batches of one pool of an epoch, made by `divided`; `pools` has the pool of each pair."
-    part, rng = np.flatnonzero(pools == pool), chance(seed, epoch, pool)
-    rng.shuffle(part)
-    return divided(part, src_lengths, tgt_lengths, batch_tokens, rng)
-
-
-def batch_indices(src_lengths: Integer[np.ndarray, " sentences"], tgt_lengths: Integer[np.ndarray, " sentences"],
-                  batch_tokens: int) -> list[Integer[np.ndarray, " batch"]]:
-    "The sentences of each batch for evaluation: all in one pool, nothing random, the short first."
-    return divided(np.arange(len(src_lengths)), src_lengths, tgt_lengths, batch_tokens)
 
 # %% ../../nbs/corpus/batching.ipynb #3f3b1696
 class ParallelCorpus:
@@ -235,8 +221,9 @@ class ParallelCorpus:
         "The batches of one pool of an epoch, in order. Without a seed all is one pool, the short first."
         lengths = self.src_lengths, self.tgt_lengths
         if seed is None:
-            return batch_indices(*lengths, batch_tokens)
-        return pool_batches(self._pools(seed, epoch), pool, *lengths, batch_tokens, seed, epoch)
+            return divided(np.arange(len(self)), *lengths, batch_tokens)
+        mine = np.flatnonzero(self._pools(seed, epoch) == pool)
+        return divided(mine, *lengths, batch_tokens, chance(seed, epoch, pool))
 
     def batch(self, indices: Integer[np.ndarray, " batch"]) -> Batch:
         return Batch(padded(self.src, indices), padded(self.tgt, indices, first=START), indices)
@@ -266,12 +253,10 @@ def encoded_so_far(corpus: Corpus, vocabulary: Vocabulary) -> dict:
 # %% ../../nbs/corpus/batching.ipynb #257c92b8
 def text_lines(corpus: Corpus, split: str, side: str) -> Iterator[str]:
     "The lines of one file, with a progress bar; InputError where `corpus.json` has another count."
-    from tqdm import tqdm
     path, pairs, count = corpus.path(split, side), corpus.splits[split]["pairs"], 0
-    with open(path, encoding="utf-8", newline="\n") as file:
-        bar = tqdm(file, desc=f"encoding {path.name}", total=pairs, unit=" lines", unit_scale=True, delay=2,
-                   leave=False, disable=None)
-        for count, line in enumerate(bar, 1):
+    with open(path, encoding="utf-8", newline="\n") as file, progress(pairs, " lines", f"encoding {path.name}") as bar:
+        for count, line in enumerate(file, 1):
+            bar.update()
             yield line.rstrip("\n")
     if count != pairs:
         raise InputError(f"{path} has {counted(count, 'line')} and corpus.json says {pairs:,}: make the corpus again")

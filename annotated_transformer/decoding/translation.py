@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 # %% ../../nbs/decoding/translation.ipynb #f37e225b
-from ..corpus.batching import Batch, batch_indices, pad
+from ..corpus.batching import Batch, divided, pad
 from ..corpus.vocabulary import Vocabulary
 from .prefixes import parse_prefixes, with_prefixes
 from .search import Hypothesis, SearchConfig, beam_search, sample, search_config
@@ -98,7 +98,8 @@ def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray]
 
 def batches(src: list[list[int]], tgt: list[list[int]], tokens: int) -> list[np.ndarray]:
     "The indices of sentence pairs of similar lengths, in batches of about this many tokens."
-    return batch_indices(*(np.array([len(ids) for ids in side], dtype=np.int64) for side in (src, tgt)), tokens)
+    lengths = (np.array([len(ids) for ids in side], dtype=np.int64) for side in (src, tgt))
+    return divided(np.arange(len(src)), *lengths, tokens)
 
 
 def pad_rows(side: list[list[int]], rows: np.ndarray) -> Int[Tensor, "batch longest"]:

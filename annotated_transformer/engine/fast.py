@@ -6,8 +6,7 @@
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'Dropout16', 'drop', 'FastDropout',
            'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'kept_sinusoids',
            'attend_packed', 'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once',
-           'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'count_updates',
-           'keep_memory']
+           'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'keep_memory']
 
 # %% ../../nbs/engine/fast.ipynb #925ceb1e
 import contextlib
@@ -372,15 +371,6 @@ def target_hidden(model: nn.Module, src: Int[Tensor, "batch src"], tgt: Int[Tens
         sources, targets = pack_batch(src, device), pack_batch(inputs, device)
         return model.decode_packed(targets, model.encode_packed(sources), sources), target
     return model.decode(inputs.to(device), *model.encode(src.to(device)))[(following != PAD).to(device)], target
-
-# %% ../../nbs/engine/fast.ipynb #041d8bde
-def count_updates(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    "The optimizer, which from now on raises its weights' version counters at each step, as other changes in place do."
-    def count(optimizer: torch.optim.Optimizer, *_) -> None:
-        torch.autograd.graph.increment_version([p for group in optimizer.param_groups for p in group["params"]])
-
-    optimizer.register_step_post_hook(count)
-    return optimizer
 
 # %% ../../nbs/engine/fast.ipynb #4176496b
 def keep_memory() -> None:

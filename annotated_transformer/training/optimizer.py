@@ -12,8 +12,6 @@ from functools import partial
 import torch
 from torch import nn
 
-from ..engine.fast import count_updates
-
 # %% ../../nbs/training/optimizer.ipynb #2dbe9490
 def learning_rate(step: int, d_model: int, warmup_steps: int = 4000) -> float:
     """lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), `step` counted from 1 (equation 3)."""
@@ -34,7 +32,8 @@ def linear_to_zero(step: int, d_model: int, warmup_steps: int, steps: int) -> fl
 # %% ../../nbs/training/optimizer.ipynb #2431d733
 def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Adam:
     "Adam with the paper's beta_1 = 0.9, beta_2 = 0.98, epsilon = 1e-9; `set_rate` sets the rate of each step."
-    return count_updates(torch.optim.Adam(parameters, lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True))
+    return torch.optim.Adam(parameters, lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     "Give all of the optimizer's parameters the learning rate `rate`."

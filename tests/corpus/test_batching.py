@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.corpus import batching
 from annotated_transformer.corpus.batching import (
-    ParallelCorpus, Sequences, batch_indices, encode_corpus, encode_lines, encoded_so_far, pad, padded,
-    padding_share, pool_batches)
+    ParallelCorpus, Sequences, chance, divided, encode_corpus, encode_lines, encoded_so_far, pad, padded, padding_share)
 from annotated_transformer.corpus.cleaning import Cleaning
 from annotated_transformer.corpus.corpora import Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
@@ -40,8 +39,7 @@ class Letters(Vocabulary):
 
 def in_order(src, tgt, budget: int, seed: int | None = 0, epoch: int = 0) -> list[np.ndarray]:
     "The batches of one pool, or without a seed those of evaluation."
-    return (batch_indices(src, tgt, budget) if seed is None
-            else pool_batches(np.zeros(len(src), int), 0, src, tgt, budget, seed, epoch))
+    return divided(np.arange(len(src)), src, tgt, budget, None if seed is None else chance(seed, epoch, 0))
 
 
 lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), max_size=120)
@@ -91,7 +89,7 @@ def test_seeds_and_epochs_differ():
 
 def test_without_a_seed_the_short_come_first():
     src, _ = text_like(3000)
-    order = batch_indices(src, src, 500)
+    order = in_order(src, src, 500, None)
     assert (np.diff([src[batch].max() for batch in order]) >= 0).all()
 
 
