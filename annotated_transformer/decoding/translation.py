@@ -30,9 +30,9 @@ from .prefixes import parse_prefixes, with_prefixes
 from .search import Hypothesis, SearchConfig, beam_search, sample, search_config
 from ..engine.fast import plain
 from ..engine.kernels import (
-    STORED, Precision, check_finite, default_precision, round_weights)
+    DEFAULT_PRECISION, STORED, Precision, check_finite, round_weights)
 from ..engine.kinds import architecture, max_positions
-from ..engine.kv_cache import Unfilled, fill, packed, weights_stamp
+from ..engine.kv_cache import fill, packed, weights_stamp
 from ..model.attention import recording
 from ..model.symbols import END, START
 from ..model.transformer import Transformer
@@ -350,7 +350,7 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
     Raises InputError for weights that are NaN or infinite, or do not fit the run's configuration.
     """
     vocabulary, kind, device = run.vocabulary(), run.config.get("kind", "transformer"), training_device()
-    precision = default_precision(device) if precision is None else precision
+    precision = DEFAULT_PRECISION if precision is None else precision
     if precision not in STORED:
         raise InputError(f"precision {precision!r:.40}: give {', '.join(STORED)}")
     wrong = InputError(f"{run.folder}: its weights do not fit the model that config.json describes (kind: {kind})")
@@ -365,7 +365,7 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
     if is_far_larger(run.model_config(), shapes):  # before the model takes memory and time
         raise wrong
     in_turn = architecture(kind).model is Transformer and device.type == "cpu"
-    with Unfilled() if in_turn else contextlib.nullcontext():
+    with torch.device("meta") if in_turn else contextlib.nullcontext():  # without memory until it is filled
         model = run.model()
     if shapes != {name: x.shape for name, x in model.state_dict().items()}:
         raise wrong
@@ -379,7 +379,7 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
 def load(run: str | Path, precision: Precision | None = None) -> Translator:
     """The `Translator` of a run directory, or of weights that ship with the package, by their name.
 
-    It translates, scores and attends in one precision (by default `default_precision`'s): with the weights rounded to
+    It translates, scores and attends in one precision (by default `DEFAULT_PRECISION`): with the weights rounded to
     it. bfloat16 and int8 also round what a search multiplies them with. Raises InputError where there is no such run,
     or its files are damaged or do not belong together.
     """

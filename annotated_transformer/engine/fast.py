@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'Dropout16', 'drop', 'FastDropout',
-           'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'kept_sinusoids',
-           'attend_packed', 'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once',
-           'loss_and_gradient', 'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'keep_memory']
+           'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'attend_packed',
+           'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once', 'loss_and_gradient',
+           'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'keep_memory']
 
 # %% ../../nbs/engine/fast.ipynb #925ceb1e
 import contextlib
@@ -162,15 +162,6 @@ def transform(module: nn.Module, x: Float[Tensor, "*tokens d_model"]) -> Float[T
 
 
 # %% ../../nbs/engine/fast.ipynb #e0a73630
-def kept_sinusoids(model: Transformer, length: int) -> Float[Tensor, "length d_model"]:
-    "The sinusoids of the first `length` positions, which the model keeps on its device from one call to the next."
-    weight, kept = model.embedding.weight, model.__dict__.setdefault("kept_sinusoids", {})
-    key = 1 << (length - 1).bit_length(), weight.dtype, weight.device
-    if key not in kept:
-        kept[key] = sinusoids(key[0], model.config.d_model).to(weight)
-    return kept[key][:length]
-
-
 def attend_packed(
     module: MultiHeadAttention,
     x: Float[Tensor, "tokens d_model"],
@@ -193,10 +184,14 @@ class FastTransformer(Transformer):
     """
 
     def position_vectors(self, length: int) -> Float[Tensor, "length d_model"]:
-        "What is added to the embeddings of the first `length` positions."
-        if type(self.positions) is SinusoidalPositions:
-            return kept_sinusoids(self, length)
-        return self.positions(self.embedding.weight.new_zeros(1, length, self.config.d_model))[0]
+        "What is added to the embeddings of the first `length` positions. Sinusoids are kept for the next call."
+        weight, kept = self.embedding.weight, self.__dict__.setdefault("kept_sinusoids", {})
+        if type(self.positions) is not SinusoidalPositions:
+            return self.positions(weight.new_zeros(1, length, self.config.d_model))[0]
+        key = 1 << (length - 1).bit_length(), weight.dtype, weight.device
+        if key not in kept:
+            kept[key] = sinusoids(key[0], self.config.d_model).to(weight)
+        return kept[key][:length]
 
     def embed_packed(self, at: Packed, src_embedding: SharedEmbedding | None = None) -> Float[Tensor, "tokens d_model"]:
         embedded = (src_embedding or self.embedding)(at.ids)

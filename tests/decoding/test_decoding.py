@@ -29,7 +29,7 @@ from annotated_transformer.decoding.search import (
     Constraint, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
 from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
 from annotated_transformer.decoding.translation import Translator, load, side_by_side
-from annotated_transformer.engine.kernels import default_precision, round_weights
+from annotated_transformer.engine.kernels import DEFAULT_PRECISION, round_weights
 from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
 from annotated_transformer.imports.imported import imported_vocabulary, order_of_rows
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
@@ -477,7 +477,7 @@ def test_an_evaluation_says_what_the_model_thinks_of_each_reference_token():
 
 def test_one_precision_for_all_that_is_computed():
     translator, exact = load("grammar"), load("grammar", "float32")
-    assert translator.precision == default_precision(translator.device) == "float16"
+    assert translator.precision == DEFAULT_PRECISION == "float16"
     rounded = {name: (w.half().float() if w.dim() > 1 else w) for name, w in exact.model.state_dict().items()}
     assert all(torch.equal(weight, rounded[name]) for name, weight in translator.model.state_dict().items())
     fails(lambda: ensemble([translator, exact]), "float16 and float32")

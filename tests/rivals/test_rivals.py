@@ -296,6 +296,7 @@ def test_a_configuration_that_is_taken(monkeypatch):
         pass
 
     monkeypatch.setattr(architectures, "REGISTERED", {})
+    monkeypatch.setattr(architectures, "KIND_OF", {**architectures.KIND_OF})
     for taken in (TransformerConfig, architecture("recurrent").config):
         with pytest.raises(InputError, match="another kind's configuration"):
             architectures.register("mine", taken, torch.nn.Linear)
