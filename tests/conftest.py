@@ -1,5 +1,6 @@
 "What tests of several rooms train on, and one installation for all that ask for it."
 import itertools
+import sys
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from installed import run, wheel  # noqa: F401
 
 def pytest_configure(config):
     here.DAILY = "not slow" in config.option.markexpr
+    sys.modules.setdefault("rfc3987_syntax", None)  # jsonschema's, where JupyterLab is there: 2 s of each Altair import
 
 
 def pytest_collection_modifyitems(items):
