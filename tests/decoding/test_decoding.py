@@ -198,8 +198,8 @@ def test_a_beam_wider_than_the_vocabulary():
 
 def test_sampling_is_repeatable_and_a_temperature_must_be_above_zero():
     model, src = model_of(0), sources([4, 4], 2)
-    assert sample(model, src, seed=3) == sample(model, src, seed=3)
-    assert len({tuple(sample(model, src, seed=s)[0].ids) for s in range(8)}) > 1
+    drawn = [sample(model, src, seed=s, max_extra_tokens=6) for s in (0, 1, 2, 3, 3)]
+    assert drawn[-1] == drawn[-2] and len({tuple(found.ids) for found, _ in drawn}) > 1
     for wrong in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="temperature"):
             sample(model, src, temperature=wrong)
@@ -231,18 +231,17 @@ def test_attention_of_an_output_that_the_positions_cut(of_twenty):
     assert record.cross[0].shape[-2] == len(record.tgt_outputs) <= 20
 
 
-@pytest.mark.parametrize("symbols", range(1, 22))
 @pytest.mark.parametrize("extra", [2, 10, 50])
-def test_a_prefix_has_the_room_of_the_search(of_twenty, symbols, extra):
+def test_a_prefix_has_the_room_of_the_search(of_twenty, extra):
     translator, _ = of_twenty
     source = "a b"  # and its end
     limit = min(len(translator.encode([source])[0]) + extra, 20)
-    prefix = [[5] * symbols]
-    if symbols < limit:
-        assert translator.search([source], prefix=prefix, max_extra_tokens=extra)[0][0].ids[:symbols] == prefix[0]
-    else:
-        with pytest.raises(InputError, match=f"up to {symbols} tokens"):
-            translator.search([source], prefix=prefix, max_extra_tokens=extra)
+    for symbols in (1, limit - 1, limit, limit + 1):
+        search = partial(translator.search, [source], prefix=[[5] * symbols], max_extra_tokens=extra)
+        if symbols < limit:
+            assert search()[0][0].ids[:symbols] == [5] * symbols
+        else:
+            fails(search, f"up to {symbols} tokens")
 
 
 # --- what a caller may ask --------------------------------------------------------------------------------------------
@@ -295,11 +294,10 @@ def test_a_prefix_is_read_as_other_programs_models_read_text(tmp_path):
         assert translator.translate("die kuh", prefix="Die Kuh").startswith("die kuh")
 
 
-@pytest.mark.parametrize("most", range(2, 9))
-def test_a_prefix_is_never_cut(bytewise, most):
+def test_a_prefix_is_never_cut(bytewise):
     "Its last word may be spelled with more pieces than usual."
-    search = partial(bytewise.translate, "a dog", prefix="a young", max_length=most)
-    assert search().startswith("a young") if most > 7 else fails(search, "up to 7 tokens") is None
+    fails(lambda: bytewise.translate("a dog", prefix="a young", max_length=7), "up to 7 tokens")
+    assert bytewise.translate("a dog", prefix="a young", max_length=8).startswith("a young")
 
 
 def test_no_text_comes_twice_and_each_is_one_line(bytewise):
@@ -385,9 +383,9 @@ def test_what_lacks_a_library_says_which(library, use, monkeypatch):
                                                    for name in ("bfloat16", "int8"))])
 def test_rounded_products_translate_nearly_the_same(precision):
     from annotated_transformer.corpus import grammar
-    lines = [example.src for _, example in zip(range(200), grammar.examples(seed=11))]
+    lines = [example.src for _, example in zip(range(examples(200)), grammar.examples(seed=11))]
     exact, rounded = (load("grammar", p).translate(lines) for p in ("float32", precision))
-    assert sum(a == b for a, b in zip(exact, rounded)) >= 185
+    assert sum(a == b for a, b in zip(exact, rounded)) >= 0.925 * len(lines)
 
 
 def test_shipped_weights_load_with_8_and_16_bits(finished, tmp_path):
@@ -487,15 +485,16 @@ def test_one_precision_for_all_that_is_computed():
 def test_searches_see_every_change_of_a_weight(precision):
     "Also through `.data`, which raises no version; an exchange of two rows leaves every sum as it was."
     translator = load("grammar", precision)
-    before, embedding = translator.translate(LINES), translator.model.embedding.weight.data
+    short = {"beam_size": 2, "max_length": 8}
+    before, embedding = translator.translate(LINES, **short), translator.model.embedding.weight.data
     changes = (lambda w: w.neg_(), lambda w: w.copy_(w.flip(0)), lambda w: w.copy_(w.roll(1, 1)))
     for change in changes:
         kept = embedding.clone()
         change(embedding)
-        assert translator.translate(LINES) == Translator(translator.model, translator.vocabulary).translate(LINES)
-        assert translator.translate(LINES) != before
+        found = translator.translate(LINES, **short)
+        assert found == Translator(translator.model, translator.vocabulary).translate(LINES, **short) != before
         embedding.copy_(kept)
-        assert translator.translate(LINES) == before
+        assert translator.translate(LINES, **short) == before
 
 
 def test_a_stamp_tells_weights_apart():
@@ -535,7 +534,7 @@ def test_a_translators_model_is_a_module_like_any_other(grammar_translator):
     assert again.translate(LINES) == translator.translate(LINES) == copy.deepcopy(translator).translate(LINES)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 2**40), st.integers(1, 3), st.integers(5, 200),
        st.lists(st.sampled_from(LINES), min_size=1, max_size=9))
 def test_a_seed_and_a_lines_number_fix_its_draws(seed, ahead, batch_tokens, lines):
