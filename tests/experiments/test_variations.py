@@ -11,8 +11,8 @@ from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.evaluation import SENTENCE
 from annotated_transformer.decoding.translation import load
-from annotated_transformer.experiments import row_measurements, timing
-from annotated_transformer.experiments.runner import Place
+from annotated_transformer.experiments import timing
+from annotated_transformer.experiments.runner import Place, experiment
 from annotated_transformer.experiments.variations import (
     check_precision,
     corpus_of_scale,
@@ -22,6 +22,8 @@ from annotated_transformer.experiments.variations import (
 from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.files import InputError, file_digest
 from annotated_transformer.tools.records import add_record, read_records
+
+row_measurements = experiment("row_measurements")
 
 
 @pytest.fixture(scope="module")
