@@ -4,21 +4,24 @@
 
 # %% auto #0
 __all__ = ['Head', 'Edge', 'Changes', 'sublayer', 'places', 'present', 'cut', 'redirect', 'replacing', 'edges_by_sublayer',
-           'intervening', 'mean_outputs']
+           'intervening', 'mean_outputs', 'greedy_outputs', 'first_choices', 'sharpness']
 
 # %% ../../nbs/inside/intervening.ipynb #0d983d72
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Literal
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..decoding.translation import Translator
+from ..decoding.translation import Translator, batches, pad_rows
 from ..engine.fast import FastTransformer
 from .attention_figures import SUBLAYERS, own_outputs
-from ..model.attention import MultiHeadAttention
+from ..model.attention import MultiHeadAttention, recording
+from ..model.symbols import END, START
 from ..model.transformer import Transformer
 from ..tools.files import InputError
 
@@ -145,3 +148,36 @@ def mean_outputs(translator: Translator, src: Sequence[str]) -> dict[Head, Float
             model(*pair)
     return {(*place, h): mean for place in sums
             for h, mean in enumerate((sums[place] / counts[place]).float().view(model.config.n_heads, -1))}
+
+# %% ../../nbs/inside/intervening.ipynb #c0unted1
+def greedy_outputs(translator: Translator, lines: Sequence[str]) -> list[list[int]]:
+    "The greedy translations, with their end token."
+    return [tgt[0, 1:].tolist() + [END] for _, tgt in own_outputs(translator, lines)]
+
+
+@torch.inference_mode()
+def first_choices(model: Transformer, src: list[list[int]], outputs: list[list[int]], heads: dict | None = None
+                  ) -> Iterator[tuple[int, Int[Tensor, " tgt"]]]:
+    "Each sentence's number and the likeliest token at each step of its output, which is held."
+    device, inputs = next(model.parameters()).device, [[START, *output[:-1]] for output in outputs]
+    for batch in batches(src, outputs, 2000):
+        with intervening(model, heads):
+            choices = model(pad_rows(src, batch).to(device), pad_rows(inputs, batch).to(device)).argmax(-1).cpu()
+        for i, row in zip(batch, choices):
+            yield int(i), row[: len(outputs[i])]
+
+
+@torch.inference_mode()
+def sharpness(model: Transformer, src: list[list[int]],
+              outputs: list[list[int]]) -> dict[str, Float[np.ndarray, "layer head"]]:
+    "The largest weight of a query, averaged over queries, for each head of each stack."
+    sums, counts = {}, Counter()
+    for ids, output in zip(src, outputs):
+        with recording(model) as kept:
+            model(*(torch.tensor([side]).to(next(model.parameters()).device) for side in (ids, [START, *output[:-1]])))
+        for stack, name in SUBLAYERS.items():
+            weights = torch.cat([kept[name.format(layer)][0]
+                                 for layer in range(len(model.encoder if stack == "encoder" else model.decoder))])
+            sums[stack] = sums.get(stack, 0) + weights.amax(-1).double().sum(-1).cpu().numpy()
+            counts[stack] += weights.size(2)
+    return {stack: (sums[stack] / counts[stack]).round(4) for stack in sums}
