@@ -305,11 +305,13 @@ def copying(place: Place, folder: Path) -> Iterator[None]:
         copy()
 
 # %% ../../nbs/experiments/runner.ipynb #529c8826
-def begun_run(folder: Path, data: Path, model: Any, training: Any) -> Run:
-    "The run in `folder`, begun if need be. Raises InputError if it was begun with another configuration."
+def begun_run(folder: Path, data: Path, model: Any, training: Any, **more) -> Run:
+    """The run in `folder`, begun if need be; `more` is for `start_run`. Raises InputError if it was begun with another
+    configuration.
+    """
     if not (folder / "config.json").exists():
         shutil.rmtree(folder, ignore_errors=True)  # killed while it was being made
-        return start_run(folder, data, model, training)
+        return start_run(folder, data, model, training, **more)
     run = Run.open(folder)
     model = resolved(model)
     for made, wanted in ((run.model_config(), model), (training_config(run), training)):

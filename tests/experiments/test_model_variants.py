@@ -12,7 +12,6 @@ from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.engine.fast import plain
 from annotated_transformer.engine.kinds import build
-from annotated_transformer.experiments import model_variants
 from annotated_transformer.experiments.judge import read_claims
 from annotated_transformer.experiments.rivals_measured import System, read_rules
 from annotated_transformer.experiments.runner import Place, Step, experiment, read_plan, summary, work
@@ -24,7 +23,7 @@ from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import PRESETS
 
-by_distance = experiment("by_distance")
+by_distance, model_variants = experiment("by_distance"), experiment("model_variants")
 
 TINY = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2, "d_k": 8, "d_v": 8}
 FEW = {"batch_tokens": 300, "steps": 2, "warmup_steps": 1, "save_every": 2, "keep": 1}

@@ -983,16 +983,15 @@ def test_event_files_hold_what_the_report_holds(data, tmp_path):
 @pytest.mark.slow
 def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path):
     from annotated_transformer.commands.train import peak_rate
-    from annotated_transformer.experiments.fine_tuning import PEAK, measure_fine_tuning
-    record = measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path, 0.01)
-    tuned, scratch = (Run.open(tmp_path / "runs" / name) for name in ("tuned", "scratch"))
+    from annotated_transformer.experiments.runner import Place, experiment
+    study, place = experiment("fine_tuning"), Place(data.parent, tmp_path / "runs", tmp_path)
+    record = study.measure_fine_tuning(str(finished), data.name, 0.01, place)
+    tuned, scratch = (Run.open(tmp_path / "runs/fine_tuning" / name) for name in ("tuned", "scratch"))
     assert tuned.config["training"] == scratch.config["training"] and tuned.config["model"] == scratch.config["model"]
-    assert peak_rate(tuned.model_config(), TrainingConfig(**tuned.config["training"])) == pytest.approx(PEAK)
+    assert peak_rate(tuned.model_config(), TrainingConfig(**tuned.config["training"])) == pytest.approx(study.PEAK)
     assert tuned.initial_weights() is not None and scratch.initial_weights() is None
     metrics = record["metrics"]
     assert metrics["gain"] == metrics["sacrebleu/tuned"] - metrics["sacrebleu/scratch"] and metrics[
         "perplexity/tuned"] < metrics["perplexity/scratch"]
-    assert measure_fine_tuning(str(finished), data, tmp_path / "runs", tmp_path,
-                               0.01)["metrics"]["steps/tuned"] >= metrics["steps/tuned"]
-    with pytest.raises(InputError, match="a run of another from"):  # the folder's runs began from other weights
-        measure_fine_tuning(str(tmp_path / "runs/scratch"), data, tmp_path / "runs", tmp_path, 0.01)
+    again = study.measure_fine_tuning(str(finished), data.name, 0.01, place)
+    assert again["metrics"]["steps/tuned"] >= metrics["steps/tuned"]
