@@ -8,14 +8,16 @@ import pytest
 import torch
 from scipy import stats
 
-from annotated_transformer.experiments import parts
-from annotated_transformer.experiments.runner import Place, read_plan, steps_of
+from annotated_transformer.experiments.runner import Place, experiment, read_plan, steps_of
+from annotated_transformer.experiments.summary import PARTS, effects, ladder
 from annotated_transformer.inside.playground import logits
 from annotated_transformer.model.symbols import PAD
 from annotated_transformer.model.transformer import TransformerConfig
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import read_records, summary
 from here import ROOT
+
+parts = experiment("parts")
 
 SHAPE = TransformerConfig(vocab_size=30, n_layers=2, d_model=16, d_ff=32, n_heads=4, dropout=0.05)
 SRC = torch.tensor([[5, 6, 7, 8, 3], [9, 8, 3, PAD, PAD]])
@@ -124,8 +126,8 @@ def test_one_row_is_a_paired_t_test():
     values = drawn(2, 5, [3.0])
     paired = stats.ttest_rel([*values["a"].values()], [*values["nothing"].values()])
     low, high = paired.confidence_interval()
-    found = parts.effects(values, 5)["a"]
-    assert found[1:3] == pytest.approx((low, high)) and found.says.startswith("better, direction sure")
+    found = effects(values, 5)["a"]
+    assert found["interval"] == pytest.approx([low, high]) and found["says"].startswith("better, direction sure")
 
 
 def test_the_spread_is_that_of_a_fit_of_rows_and_seeds():
@@ -139,25 +141,26 @@ def test_the_spread_is_that_of_a_fit_of_rows_and_seeds():
     error = math.sqrt(rest[0] / (15 - 7) * np.linalg.inv(X.T @ X)[1, 1])
     half = stats.t.ppf(0.975, 8) * error
     for i, row in enumerate("abcd", 1):
-        assert parts.effects(values, 5)[row][:3] == pytest.approx((beta[i], beta[i] - half, beta[i] + half))
+        found = effects(values, 5)[row]
+        assert (found["effect"], *found["interval"]) == pytest.approx((beta[i], beta[i] - half, beta[i] + half))
 
 
 def test_the_words_of_the_rule():
-    says = {row: of.says for row, of in parts.effects(drawn(5, 5, [-30.0, 0.0, 4.2]), 5).items()}
+    says = {row: of["says"] for row, of in effects(drawn(5, 5, [-30.0, 0.0, 4.2]), 5).items()}
     assert says["a"] == "worse, direction sure" and says["b"] == "no difference above 5"
     assert says["c"] == "better, direction sure"  # sure, and perhaps above 5
-    assert parts.effects(drawn(5, 3, [0.0, 2.0]), 0.5)["b"].says == "open"
+    assert effects(drawn(5, 3, [0.0, 2.0]), 0.5)["b"]["says"] == "open"
 
 
 def test_seeds_that_a_row_lacks_do_not_count():
     values = drawn(4, 3, [-30.0])
-    whole = parts.effects({row: {s: x for s, x in of.items() if s < 2} for row, of in values.items()}, 5)
+    whole = effects({row: {s: x for s, x in of.items() if s < 2} for row, of in values.items()}, 5)
     del values["b"][2]
-    assert parts.effects(values, 5) == whole
+    assert effects(values, 5) == whole
     del values["b"][1]
-    one = parts.effects(values, 5)
-    assert {of.says for of in one.values()} == {"one run"}
-    assert one["b"].effect == pytest.approx(values["b"][0] - values["nothing"][0])
+    one = effects(values, 5)
+    assert {of["says"] for of in one.values()} == {"one run"}
+    assert one["b"]["effect"] == pytest.approx(values["b"][0] - values["nothing"][0])
 
 
 # --- plans and records ------------------------------------------------------------------------------------------------
@@ -167,7 +170,7 @@ def test_the_plans_go_seed_by_seed():
     names = [step.name for step in steps_of(plan)]
     assert names == [f"parts_{row}_seed{seed}" for seed in plan["seeds"] for row in plan["rows"]]
     assert set(plan["rows"]) == set(parts.ROWS) and len(steps_of(read_plan("playground"))) == 95
-    assert {*plan["rows"], *read_plan("playground")["rows"]} <= set(parts.NAMES)
+    assert {*plan["rows"], *read_plan("playground")["rows"]} <= set(PARTS)
     with pytest.raises(InputError, match="plan: 'nobody'"):
         steps_of(plan | {"rows": ["nobody"]})
 
@@ -206,7 +209,7 @@ def test_a_row_that_nobody_ran_is_missing():
                 {"step": 600, "bleu": bleu}], "translations": {"a": row}}
 
     rows = (("nothing", 0, 90.0), ("nothing", 1, 92.0), ("heads", 0, 80.0), ("heads-scaling", 0, 13.0))
-    found = parts.ladder("parts", {f"parts_{row}_seed{seed}": run(row, seed, x) for row, seed, x in rows})
+    found = ladder("parts", {f"parts_{row}_seed{seed}": run(row, seed, x) for row, seed, x in rows})
     assert [*found] == ["nothing", "heads-scaling", "heads"] and found["heads"]["says"] == "one run"
     assert found["nothing"]["curve"] == [[200, 45.5], [600, 91.0]] and found["heads"]["effect"] == pytest.approx(-10)
-    assert parts.ladder("parts", {}) == {}
+    assert ladder("parts", {}) == {}
