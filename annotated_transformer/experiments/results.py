@@ -6,7 +6,7 @@
 __all__ = ['TABLES', 'LENGTHS', 'WIDTH', 'SUSTAINED', 'CORPORA', 'SCALE', 'Rows', 'titled', 'abandoned', 'cell', 'averaged',
            'cited', 'table_1', 'small_version', 'table_2', 'cost_by_time', 'cost_by_count', 'trained_flops', 'on_sets',
            'our_runs', 'precision_of', 'machine_of', 'shown_runs', 'row_cells', 'our_rows', 'table_3', 'appendix_table',
-           'table_4', 'all_tables', 'built_table']
+           'parser_name', 'table_4', 'all_tables', 'built_table']
 
 # %% ../../nbs/experiments/results.ipynb #6262f513
 import pkgutil
@@ -18,7 +18,6 @@ from itertools import groupby
 from statistics import mean, stdev
 
 from ..paper import tables as paper
-from .parsing_runs import parser_name
 from .variations import ROWS, SCALES, command_for
 from ..engine.kinds import resolved
 from .judge import COLOURS, FAILS, matching, read_claims
@@ -250,6 +249,12 @@ def appendix_table(records: dict[str, dict]) -> ResultTable:
                   about=f"; times: on {steps['hardware']}" if steps else "")
 
 # %% ../../nbs/experiments/results.ipynb #9724584f
+def parser_name(record: dict) -> str:
+    "What a table calls a trained parser: its kind and size."
+    kind = "LSTM with attention" if record["config"].get("kind") == "recurrent" else "Transformer"
+    return f"{kind} ({record['config']['model']['n_layers']} layers, {record['config']['model']['d_model']} wide)"
+
+
 def table_4(records: dict[str, dict]) -> ResultTable:
     "Table 4, and below it our parsers, and what they are compared with, on other treebanks."
     (printed, rules), lines, about = paper.printed(4), [], TABLES["table_4"]

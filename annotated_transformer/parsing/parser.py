@@ -264,15 +264,9 @@ def parse_trees(parser: Parser, gold: Sequence[Tree], beam_size: int = BEAM, alp
 
 
 def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BEAM, alpha: float = ALPHA,
-                 most: int | None = None,
                  progress: bool = False) -> Parsed:
-    """Parse and score a split, or `most` of its sentences, evenly spread. Raises InputError if it has no
-    gold trees.
-    """
-    gold = gold_trees(corpus, split)
-    if most and most < len(gold):
-        gold = [gold[i * len(gold) // most] for i in range(most)]
-    return parse_trees(parser, gold, beam_size, alpha, progress)
+    "Parse and score a split. Raises InputError if it has no gold trees."
+    return parse_trees(parser, gold_trees(corpus, split), beam_size, alpha, progress)
 
 # %% ../../nbs/parsing/parser.ipynb #ec77412a
 def continue_on(folder, data, before: Run, steps: int) -> Run:

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.experiments.parsing_baselines import right_branching
-from annotated_transformer.experiments.runner import Place, TimeUp, summary, work
+from annotated_transformer.experiments.runner import Place, TimeUp, experiment, summary, work
 from annotated_transformer.model.transformer import TransformerConfig
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record, read_records
+
+parsing_runs = experiment("parsing_runs")
 
 MODEL = replace(parsing.PARSER_SMALL, n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
 SCALE = 0.002

@@ -13,14 +13,15 @@ from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import grammar_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.evaluation import SENTENCE
-from annotated_transformer.experiments import parsing_runs
 from annotated_transformer.experiments.judge import FROM_SUMS, compare, over_sentences
-from annotated_transformer.experiments.runner import Place, Step, read_plan, steps_of, summary, work
+from annotated_transformer.experiments.runner import Place, Step, experiment, read_plan, steps_of, summary, work
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.rivals.recurrent import RecurrentConfig
 from annotated_transformer.tools.files import file_digest
 from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
 from annotated_transformer.training.runs import Run
+
+parsing_runs = experiment("parsing_runs")
 
 TIMES = {"seconds", "tokens_per_second", "seconds_parsing", "load"}
 SHAPE = {"n_layers": 1, "d_model": 16, "d_ff": 32, "n_heads": 2, "d_k": 8, "d_v": 8}
