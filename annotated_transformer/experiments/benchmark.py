@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['MODULES', 'REPEATS', 'NEEDS', 'ON_CPU', 'ON_GPU', 'PEER', 'ORDER', 'step_flops', 'make_batch', 'our_step',
            'TorchModule', 'their_step', 'step_to_time', 'peak_bytes', 'measure', 'matrix_rate', 'plan', 'machine',
-           'record_name', 'in_process', 'record_of', 'run_benchmark', 'check_all_new', 'write_records', 'work_of',
-           'shares', 'picture', 'report', 'main']
+           'record_name', 'in_process', 'record_of', 'run_benchmark', 'work_of', 'shares', 'picture', 'report', 'main']
 
 # %% ../../nbs/experiments/benchmark.ipynb #313b2770
 import contextlib
@@ -238,7 +237,8 @@ def run_benchmark(out: Path, rounds: int) -> list[dict]:
     for package in sorted(set(absent.values())):
         print(f"{package} is left out: it is not installed (pip install {package})", file=sys.stderr)
     wanted = [what for what in wanted if what["contestant"] not in absent]
-    check_all_new([*map(record_name, wanted), growth], out)
+    for name in (*map(record_name, wanted), growth):
+        check_new(name, out)
     found: list[list[dict]] = [[] for _ in wanted]
     limit = matrix_rate()
     records = []
@@ -248,20 +248,9 @@ def run_benchmark(out: Path, rounds: int) -> list[dict]:
         except InputError as error:  # what the others took stays
             print(f"{work_of(wanted[i])}: {error}", file=sys.stderr)
         if n > len(wanted) * (rounds - 1) and found[i]:  # its last round
-            records += write_records(out, [record_of(wanted[i], found[i], limit)])
-    write_records(out, [steps_record(growth, rounds)])
-    return records
-
-
-def check_all_new(names: Iterable[str], out: Path) -> None:
-    "Raises InputError, before anything is measured, where the folder `out` has a record of one of these names."
-    for name in names:
-        check_new(name, out)
-
-
-def write_records(out: Path, records: list[dict]) -> list[dict]:
-    for record in records:
-        add_record(record, out)
+            records.append(record_of(wanted[i], found[i], limit))
+            add_record(records[-1], out)
+    add_record(steps_record(growth, rounds), out)
     return records
 
 # %% ../../nbs/experiments/benchmark.ipynb #12ec8c4f

@@ -21,9 +21,9 @@ import torch
 
 from ..decoding.scores import bleu
 from ..decoding.translation import load
-from .benchmark import check_all_new, machine, write_records
+from .benchmark import machine
 from ..tools.files import InputError, file_digest
-from ..tools.records import check_new, make_record, results_folder, run_program
+from ..tools.records import add_record, check_new, make_record, results_folder, run_program
 from ..tools.text_files import two_files
 from ..training.runs import find_run
 
@@ -48,7 +48,7 @@ def bleu_by_precision(name: str, src: Path, references: Path, out: Path) -> dict
     seconds = sum(value for kind, value in metrics.items() if kind.startswith("seconds"))
     record = make_record(title, "benchmark", data=facts, config={"run": name}, seed=0, seconds=seconds,
                          metrics=metrics, weights=translator.run.record.provenance()["weights"])
-    write_records(out, [record])
+    add_record(record, out)
     return record
 
 
@@ -146,7 +146,8 @@ def command_records(name: str, src: Path, rounds: int, out: Path) -> list[dict]:
             words = contestant.lower().replace(",", "").replace(" ", "_")
             return f"decoding_command_{words}_{count}_{machine()}"
 
-        check_all_new((title(contestant, count) for count in asked for contestant in asked[count]), out)
+        for name in (title(contestant, count) for count in asked for contestant in asked[count]):
+            check_new(name, out)
         for count, lines in texts.items():
             found: dict[str, list[dict]] = {contestant: [] for contestant in asked[count]}
             for contestant in asked[count] * rounds:
@@ -177,7 +178,8 @@ def benchmark(
     out = out or results_folder()
     if references:
         return print(bleu_report(bleu_by_precision(run, src, references, out)))
-    for record in write_records(out, command_records(run, src, rounds, out)):
+    for record in command_records(run, src, rounds, out):
+        add_record(record, out)
         m = record["metrics"]
         print(f"{record['config']['contestant']:24} {record['config']['lines']:6} lines "
               f"{m['decoding_seconds']:8.2f} seconds {m['peak_bytes'] / 2**30:5.2f} GiB")

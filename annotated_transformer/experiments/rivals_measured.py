@@ -23,11 +23,10 @@ from ..corpus.vocabulary import load_vocabulary
 from ..decoding.scores import score
 from ..decoding.evaluation import evaluate, write_sentences
 from ..decoding.ensembles import ensemble
-from ..decoding.translation import Translator, load
+from ..decoding.translation import Translator, load, translator_of
 from ..engine.kinds import build, kind_of
 from .costs import measure_updates, sequential_steps, update_flops
 from .runner import Place, Step, begun_run, read_plan
-from .search_settings import translator_of
 from ..model.symbols import PAD
 from ..rivals.gleu_rl import Tuning, begin_tuning, tune
 from ..tools.files import InputError, file_digest, needs

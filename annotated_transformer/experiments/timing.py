@@ -80,11 +80,12 @@ def seconds_of(call: Callable[[], object], times: int = 1) -> float:
     return (time.perf_counter() - begun) / times
 
 
-def in_turns(calls: dict[Any, Callable[[], object]], rounds: int, warm: int = 1) -> dict[Any, list[float]]:
-    "The seconds of each call by round; they take turns, and the first rounds warm up."
+def in_turns(calls: dict[Any, Callable[[], object]], rounds: int, warm: int = 1,
+             times: dict[Any, int] | None = None) -> dict[Any, list[float]]:
+    "The seconds of each call by round, made some `times` in a row; they take turns, and the first rounds warm up."
     seconds = {name: [] for name in calls}
     for name, call in [*calls.items()] * (warm + rounds):
-        seconds[name].append(seconds_of(call))
+        seconds[name].append(seconds_of(call, times[name] if times else 1))
     return {name: of[warm:] for name, of in seconds.items()}
 
 # %% ../../nbs/experiments/timing.ipynb #00f6be4a
@@ -128,16 +129,12 @@ def largest_batch(name: str, sizes: Sizes, limit: int) -> int:
 def measure_layers(sizes: Sizes, batch: int, device: str, n_rounds: int) -> dict[str, dict]:
     "For each layer: seconds of a pass (median and by round), peak bytes, operations (three times a forward pass's)."
     passes = {name: training_pass(name, sizes, batch, device) for name in MEASURED}
-    seconds: dict[str, list[float]] = {name: [] for name in MEASURED}
     peaks, times = {}, {}
     for name, one_pass in passes.items():
         one_pass()
         peaks[name] = bytes_of_pass(one_pass, device)
         times[name] = max(1, int(0.02 / seconds_of(one_pass)))  # short ones are made several times
-    for _ in range(n_rounds):
-        for name, one_pass in passes.items():
-            seconds[name].append(seconds_of(one_pass, times[name]))
-    found = {}
+    found, seconds = {}, in_turns(passes, n_rounds, warm=0, times=times)
     for name in MEASURED:
         with torch.device("meta"):
             layer = LAYERS["self-attention" if name == FORMED else name](sizes)
