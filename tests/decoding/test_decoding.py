@@ -534,6 +534,15 @@ def test_a_translators_model_is_a_module_like_any_other(grammar_translator):
     assert again.translate(LINES) == translator.translate(LINES) == copy.deepcopy(translator).translate(LINES)
 
 
+def test_a_model_in_training_mode_writes_without_dropout(grammar_translator):
+    translator = grammar_translator
+    before, weights = translator.translate(LINES), translator.attention(LINES[0])
+    frozen = translator.model.train().encoder[0].eval()
+    assert translator.translate(LINES) == before
+    assert all(map(torch.equal, translator.attention(LINES[0]).cross, weights.cross))
+    assert translator.model.training and translator.model.decoder[0].training and not frozen.training
+
+
 @settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 2**40), st.integers(1, 3), st.integers(5, 200),
        st.lists(st.sampled_from(LINES), min_size=1, max_size=9))
