@@ -157,6 +157,13 @@ class Translator:
         longest = run.config["data"].get("longest", {}).get("src") if run else None
         self.trained_tokens = min(longest or self.max_tokens, self.max_tokens)
 
+    def __getstate__(self) -> dict:  # kernels hold functions, which nobody pickles: a copy packs its weights anew
+        return {**self.__dict__, "network": self.model, "weights": None, "stamp": None, "searching": None}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self.prepare_search()
+
     @property
     def model(self) -> nn.Module:
         "The plain model, with its weights: they are read when somebody first asks for it."

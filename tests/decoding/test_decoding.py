@@ -534,6 +534,13 @@ def test_a_translators_model_is_a_module_like_any_other(grammar_translator):
     assert again.translate(LINES) == translator.translate(LINES) == copy.deepcopy(translator).translate(LINES)
 
 
+def test_a_translator_goes_to_another_process():
+    translator = load("grammar", "float16")
+    sent, before = pickle.dumps(translator), translator.translate(LINES)
+    for again in map(pickle.loads, (sent, pickle.dumps(translator), pickle.dumps(ensemble([translator] * 2)))):
+        assert again.translate(LINES) == before and again.precision == "float16"
+
+
 def test_a_model_in_training_mode_writes_without_dropout(grammar_translator):
     translator = grammar_translator
     before, weights = translator.translate(LINES), translator.attention(LINES[0])
