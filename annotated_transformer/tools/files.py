@@ -89,6 +89,10 @@ def writing(path: str | Path, mode: str = "wb") -> Iterator[IO]:
             if not path.is_file():
                 raise
             shutil.copyfile(part, path)
+    except OSError as error:  # a full disk names no file
+        if error.errno and error.filename in (None, str(part)):
+            error.filename = str(path)
+        raise
     finally:  # after Ctrl-C too
         part.unlink(missing_ok=True)
 

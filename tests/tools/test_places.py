@@ -162,6 +162,15 @@ def test_a_disk_that_renames_over_nothing(tmp_path, monkeypatch):
         file.write("new")
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    "And not the temporary one; a disk that fills up as one writes names none."
+    with pytest.raises(OSError, match="No space left") as full, writing(tmp_path / "x"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(FileNotFoundError) as lost, writing(tmp_path / "gone" / "x"):
+        pass
+    assert [full.value.filename, lost.value.filename] == [str(tmp_path / "x"), str(tmp_path / "gone" / "x")]
+
+
 @pytest.mark.skipif(not ROOT_USER, reason="another user's files: only root can make them")
 def test_another_users_files_in_a_folder_of_both(tmp_path):
     "Locks are shared, and a line is added by putting a new file in the place of the other's."
