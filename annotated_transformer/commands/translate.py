@@ -232,7 +232,7 @@ def translate_command(
                              "last, a text file, one sentence a line (standard input where not given)"],
     beam_size: Annotated[int | None, "hypotheses kept at each step (1: greedy; default: 4)"] = None,
     alpha: Annotated[float | None, "exponent of the length penalty (0: none; default: 0.6)"] = None,
-    nbest: Annotated[int | None, "this many translations a line, with their scores (no more than beam_size)"] = None,
+    nbest: Annotated[int | None, "this many translations a line, with their scores (no more than --beam-size)"] = None,
     scores: Annotated[bool, "write the score of each translation, and of each of its tokens"] = False,
     prefix: Annotated[str | None, "a text that each translation begins with; "
                                   "end it with a space where its last word is complete"] = None,

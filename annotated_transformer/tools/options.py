@@ -100,7 +100,7 @@ def naming_options(options: Collection[str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        found = re.match(r"(\w+)( [^ ]*(, line [^ ]+)?)?: ", str(error))
+        found = re.match(r"(\w+)( (is )?[^ ]*(, line [^ ]+)?)?: ", str(error))
         typed = {name.replace("_", ""): name for name in options}.get(found[1].replace("_", "")) if found else None
         if typed:
             error.args = (flag(typed) + str(error)[found.end(1):],)

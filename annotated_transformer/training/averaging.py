@@ -114,7 +114,7 @@ def average_again(run: Run, dev: DevelopmentSet | None, last: int | None, best: 
         steps = [best_step(run.history.metrics())] if best else [*whole][-run.config["training"]["keep"]:]
         if best and steps[0] not in whole:
             raise InputError(f"best: {run.folder} has measured no development set, or its best checkpoint is gone: "
-                             "give last, the number of checkpoints")
+                             "average the last ones")
         if not best and not 1 <= last <= len(steps):
             raise InputError(f"last {last}: {run.folder} has {counted(len(steps), 'checkpoint')}: "
                              f"give 1 to {len(steps)}")
