@@ -216,6 +216,8 @@ def open_or_start(folder: Path, data: Path | None, preset: Preset | None, change
             check_scoring(tokenize=tokenizer_of(corpus.tgt))  # before anything is written
         if source:
             check_fit(weights, model, source)
+        if (folder / "config.json").exists():
+            raise InputError(f"{folder}: another process has just begun this run: wait for it, or stop it")
         start_run(folder, data, model, training, weights, **({"from": source} if source else {}))
         say_rate(model, training)
     all_reduce_sum(0)  # the other processes wait for the first

@@ -440,6 +440,15 @@ def test_options_of_parts_that_the_model_lacks(options, said, data, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_another_process_begins_meanwhile(data, tmp_path, monkeypatch, capsys):
+    def meanwhile(*arguments, configured=train_command.configured):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "config.json").write_text("{}")
+        return configured(*arguments)
+    monkeypatch.setattr(train_command, "configured", meanwhile)
+    fails(["train", tmp_path / "run", "--data", data, "--config", "tiny"], capsys, "another process has just begun")
+
+
 def test_scores_on_the_way_are_missed_at_the_start(data, finished, tmp_path, monkeypatch, capsys):
     "Not at the first checkpoint: neither of a new run, nor of one that is asked for them later."
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
