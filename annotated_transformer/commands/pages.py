@@ -37,12 +37,11 @@ def explore_command(
       annotated-transformer explore grammar
       annotated-transformer explore runs/mine mine.html --sentences text.en
     """
-    if file is not None:
-        check_place(file, "the page")
     translator = load(run)
+    file = file or Path(f"explore-{translator.run.folder.resolve().name}.html")
+    check_place(file, "the page")
     lines = None if sentences is None else [line for line in read_lines(sentences) if line.strip()][:200]
     html = page(translator, lines).encode(errors="backslashreplace")  # a folder's name may hold any bytes
-    file = file or Path(f"explore-{translator.run.folder.resolve().name}.html")
     write_page(file, html, f"{len(html) / 1e6:.1f} MB")
 
 # %% ../../nbs/commands/pages.ipynb #098b354f

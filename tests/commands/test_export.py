@@ -22,6 +22,12 @@ def test_weights_that_ship_are_not_replaced(made, tmp_path, monkeypatch, capsys)
     assert not (tmp_path / "ende").exists()
 
 
+def test_where_a_page_goes_is_looked_at_before_the_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "explore-grammar.html").mkdir()
+    fails(["explore", "grammar"], capsys, "the page explore-grammar.html: a folder: name a file in it")
+
+
 @pytest.mark.parametrize("arguments, named", [
     (["explore", "RUN", "DATA"], ["the page DATA: a folder: name a file"]),
     (["explore", "RUN", "DATA/test.en/page.html"], ["page.html: nothing can be written there"]),
