@@ -423,6 +423,25 @@ def test_an_address_is_the_whole_state(page, html):
     assert page.js("address()") == address and page.js("standalone($('figure').firstChild)") == figure
 
 
+@pytest.mark.parametrize("address", ["#s=The+dog&head=e9.9", "#s=The+dog&off=e1.9:zero", "#s=The+dog&edges=x1.1:1-1"])
+def test_an_address_of_another_model_is_no_harm(page, html, address):
+    opened(page, html, address)
+    assert text_of(page, "before") == "Der Hund ist alt, aber er spielt." and not page.errors
+
+
+def test_what_to_do_with_an_edge_is_in_sight(page, html):
+    "On a phone and on a small laptop: its bar sticks to the lower edge."
+    opened(page, html)
+    for width, height in (390, 844), (1280, 700):
+        page.size(width, height)
+        page.js("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # drawn anew
+        page.click(*centre(page, cell(6, 1)))
+        top, bottom = page.js("(({top, bottom}) => [top, bottom])($('cut').getBoundingClientRect())")
+        assert 0 < top and bottom <= height
+        page.js("state.edge = null; renderEdge()")
+    assert page.js("$('said').textContent").startswith("Der Hund ist alt, aber er spielt. computed in")
+
+
 def test_a_new_sentence_clears_edges_and_undo_brings_both_back(page, html):
     opened(page, html)
     after(page, "setEdge(6, 1, null)")
@@ -540,13 +559,15 @@ def test_for_everyone(page, html, width, dark):
     opened(page, html)
     page.call("Page.setBypassCSP", enabled=True)
     page.size(width)
+    page.js(axe + ";0")
+    run = """axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.map(
+        v => [v.id, v.help, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + n.failureSummary)]))"""
+    found = page.js(run)
     for action in ("setEdge(6, 1, null)", "setHead('cross.0.1', 'mean')"):
         after(page, action)
     page.js("document.querySelectorAll('#now .word')[6].click(); document.querySelector('details').open = true")
     assert page.js("document.documentElement.scrollWidth") <= width
-    page.js(axe + ";0")
-    found = page.js("""axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations.map(
-        v => [v.id, v.help, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + n.failureSummary)]))""")
+    found += page.js(run)
     page.call("Emulation.setEmulatedMedia", features=[])
     assert not found, json.dumps(found, indent=1)
 

@@ -84,11 +84,12 @@ async function update() {
   } catch (error) { return say(error.message); }
   render();
   const seconds = performance.now() - begun;
-  say(shown.now.cut ? `Only the first ${shown.now.src.length} tokens are read.`
-    : `${Math.max(1, Math.round(seconds))} ms`);
+  const heard = make("span", { class: "hidden" }, `${shown.now.text} `); // what a screen reader says
+  say(heard, shown.now.cut ? `Only the first ${shown.now.src.length} tokens are read.`
+    : `computed in ${Math.max(1, Math.round(seconds))} ms`);
   document.body.dataset.ready = turn;
 }
-function say(text) { $("said").textContent = text; }
+function say(...text) { $("said").replaceChildren(...text); }
 function telling() { // the encoder's head with the weight farthest above its average at that offset
   const most = name => Math.max(...shown.now.maps[name].slice(0, -1).flatMap((row, q) => Array.from(row).slice(0, -1)
     .map((w, k) => w - (offsets?.[name][offsetPlace(q, k, row.length, "encoder")] ?? 0))));
@@ -278,9 +279,9 @@ function renderHead() {
   if (focused && cell) cell.focus();
   renderEdge();
   const decodes = stack !== "encoder";
-  $("help").textContent = (decodes ? "A query of the decoder is the step that writes its word. " : "")
-    + "Click a line or a square, then cut or redirect it; or drag it to another word. "
-    + "In the squares: arrow keys, X cuts, R redirects.";
+  $("help").replaceChildren(decodes ? "A query of the decoder is the step that writes its word. " : "",
+    "Click a line or a square, then cut or redirect it. ", make("span", { class: "mouse" },
+      "Or drag it to another word. In the squares: arrow keys, X cuts, R redirects."));
 }
 function describe(q, k) {
   const { stack } = parsed(state.chosen), { queries, keys } = sides(stack), w = shown.now.maps[state.chosen][q][k],
@@ -475,7 +476,8 @@ async function count() {
 const shortHead = ({ stack, layer, head }) => `${stack[0]}${layer + 1}.${head === null ? "*" : head + 1}`;
 function longHead(short) {
   const [, s, layer, head] = /^([edc])(\d+)\.(\d+|\*)$/.exec(short);
-  const stack = { e: "encoder", d: "decoder", c: "cross" }[s];
+  const stack = { e: "encoder", d: "decoder", c: "cross" }[s], { n_layers, n_heads } = RUN.config.model;
+  if (!(layer >= 1 && layer <= n_layers && (head === "*" || head >= 1 && head <= n_heads))) throw new RangeError(short);
   return { stack, layer: layer - 1, head: head === "*" ? null : head - 1 };
 }
 function address() {
@@ -500,7 +502,7 @@ function readAddress() {
   const list = name => (parts.get(name) ?? "").split(" ").filter(Boolean).map(one => one.split(":"));
   try {
     const named = ({ stack, layer, head }) => `${stack}.${layer}.${head}`;
-    Object.assign(state, { text: parts.get("s"), beams: +(parts.get("beams") ?? 1), hold: parts.has("hold"),
+    Object.assign(state, { text: parts.get("s"), beams: parts.get("beams") === "4" ? 4 : 1, hold: parts.has("hold"),
       relative: parts.has("relative"), above: parts.has("above"),
       word: parts.has("word") ? parts.get("word") - 1 : null, edge: null,
       chosen: parts.has("head") ? named(longHead(parts.get("head"))) : null,
