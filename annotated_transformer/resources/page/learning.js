@@ -82,7 +82,7 @@ const LEARN = TASKS[0];
 let task = LEARN;
 const lowest = r => runs.every(other => other === run || !(last(other)?.loss < r.loss));
 function beside(r) { // the paper's model after as many updates, where it ran here
-  const paper = runs.find(other => other !== run && JSON.stringify(other.state) === JSON.stringify(PAPER));
+  const paper = runs.find(other => other !== run && isPaper(other));
   const then = paper?.reports.find(({ step }) => step >= r.step) ?? (paper && last(paper));
   return then ? `, ${share(then)} with the paper\u2019s model after ${then.step}` : "";
 }
@@ -122,6 +122,7 @@ function start(next) {
   task = goal = next;
   state = { ...structuredClone(PAPER), ...next.change };
   scrollTo({ top: 0, behavior: still.matches ? "auto" : "smooth" });
+  $("go").focus({ preventScroll: true }); // what was pressed may go
   return begin(true);
 }
 async function ended() { // what was seen, a question, what comes next
@@ -142,13 +143,12 @@ function flip(name) {
   else state.off = isOff(name) ? state.off.filter(other => other !== name) : [...state.off, name];
   changed();
 }
+const range = ([a, b]) => percent(a, 1) === percent(b, 1) ? percent(a, 1) : `${Math.round(100 * a)} to ${percent(b, 1)}`;
 function expectation(name) { // from the records; nothing where there are none
-  const { updates, seeds, paper, off } = GIVEN.expected ?? {}, one = off?.[name];
+  const one = GIVEN.expected?.off[name];
   if (!one) return null;
-  const range = ([a, b]) => percent(a, 1) === percent(b, 1) ? percent(a, 1) : `${Math.round(100 * a)} to ${percent(b, 1)}`;
   const loss = one.loss ? `, loss ${one.loss.map(x => x.toFixed(2)).join(" to ")}` : "";
-  return make("p", { class: "expect" }, `To expect here: ${range(one.exact)} exactly right after ${updates} updates${loss} `
-    + `(${seeds} seeds; the paper\u2019s model ${range(paper.exact)}).`);
+  return make("p", { class: "expect" }, `Off: ${range(one.exact)} right${loss}.`);
 }
 function build() {
   $("tasks").replaceChildren(...TASKS.map(one => make("li", {}, make("button", { type: "button", "data-task": one.id,
@@ -158,6 +158,9 @@ function build() {
       ...values.map(value => make("option", { value }, String(value)))))));
   const link = chapter => GIVEN.chapters !== null && make("a", { target: "_blank", rel: "noopener",
     href: GIVEN.chapters + chapter + GIVEN.ending }, capital(chapter.split("/")[1].replace("_", " ")));
+  const { updates, seeds, paper } = GIVEN.expected ?? {};
+  $("usual").textContent = paper ? ` With all parts on, ${range(paper.exact)} of the sentences are exactly right after `
+    + `${updates} updates (${seeds} seeds).` : "";
   $("switches").replaceChildren(...Object.entries(SWITCHES).map(([name, [title, , why, chapter]]) => make("li", {},
     make("label", {}, make("input", { type: "checkbox", role: "switch", id: `part-${name}`, onchange: () => flip(name) }),
       ` ${title}`), make("p", {}, `${why} `, link(chapter)), expectation(name))));
@@ -187,7 +190,7 @@ function shown({ step, right, of }) {
     : "It has learned. Type a sentence of its words, cut an edge, switch heads off, and count over 200 sentences.";
 }
 function failed(message) {
-  tell("It went wrong", line(`${capital(message)}.${run.reports.length
+  tell("It went wrong", line(`The reason: ${message}.${run.reports.length
     ? " The rate is too high for this setting: lower it, or switch the warm-up on." : ""}`));
 }
 
@@ -225,7 +228,7 @@ async function lookInside(head) {
   const whole = live().replace("<!--DATA-->", () => [data("run", JSON.stringify(about).replaceAll("<", "\\u003c"),
     "application/json"), data("weights", coded(weights)), data("vocabulary", coded(vocabulary.content))].join("\n"));
   $("inside-frame").replaceChildren(make("iframe", { title: "Look inside the Transformer that you have trained",
-    srcdoc: whole, class: "live" }));
+    srcdoc: whole, class: "live", onload: ({ target }) => target.focus({ preventScroll: true }) }));
   $("own").scrollIntoView({ behavior: still.matches ? "auto" : "smooth" });
 }
 async function taken() { // the files of a run, as the package loads it

@@ -6,6 +6,7 @@ const NUMBERS = ["d_model", "n_layers", "n_heads", "rate", "seed"];
 const PAPER = { ...Object.fromEntries(NUMBERS.map(name => [name, USUAL[name]])), off: [] };
 const percent = (n, of) => `${Math.round(100 * n / of)}%`, share = ({ right, of }) => `${right} of ${of}`;
 const capital = text => text[0].toUpperCase() + text.slice(1), last = ({ reports }) => reports.at(-1);
+const isPaper = ({ state }) => JSON.stringify(state) === JSON.stringify(PAPER);
 const sentence = words => written(words) || "(nothing)";
 
 // --- running -------------------------------------------------------------------------------------------------------
@@ -23,7 +24,8 @@ function setting({ off, ...numbers }) { // as the trainer takes it
 async function begin(go) {
   const mine = ++turn;
   running = asleep = false;
-  runs = runs.filter(({ reports }) => reports.length > 1).slice(-5);
+  runs = runs.filter(({ reports }) => reports.length > 1);
+  if (runs.length > 5) runs.splice(isPaper(runs[0]) ? 1 : 0, 1); // what the others are compared with stays
   const colour = [1, 2, 3, 4, 5, 6].find(n => runs.every(other => other.colour !== n));
   run = { state: structuredClone(state), name: more?.name(state) ?? "the paper\u2019s model", goal, colour, reports: [] };
   runs.push(run);
@@ -42,11 +44,7 @@ async function train() {
   running = true;
   renderButtons();
   try {
-    const end = await ask("train", { until: until ?? Infinity }, report => {
-      if (mine !== turn) return;
-      show(report);
-      if (reached(report)) ask("stop");
-    });
+    const end = await ask("train", { until: until ?? Infinity, enough }, report => mine === turn && show(report));
     if (mine !== turn || !end) return;
     running = false;
     show(end);
@@ -83,9 +81,10 @@ function show(report) {
   if (before) before.maps = before.german = null; // a long run keeps its curve alone
   run.reports.push(report);
   const { right, of, step, loss, seconds } = report, part = text => make("span", {}, ` ${text}`);
-  $("numbers").hidden = !step;
-  $("numbers").replaceChildren(make("b", {}, percent(right, of)), ` of ${of} unseen sentences exactly right`,
-    part(`loss ${loss.toFixed(2)}`), part(`${step} updates`), part(`${seconds.toFixed(seconds < 10 ? 1 : 0)} s`));
+  if (step) $("numbers").replaceChildren(make("span", {}, make("b", {}, percent(right, of)),
+    ` of ${of} unseen sentences exactly right`), part(`loss ${loss.toFixed(2)}`), part(`${step} updates`),
+  part(`${seconds.toFixed(seconds < 10 ? 1 : 0)} s`));
+  else $("numbers").textContent = "It knows nothing yet: its weights are random numbers.";
   if (running && performance.now() - spoken > 5000) say(told(report));
   renderButtons();
   renderSentences(report);
@@ -99,7 +98,6 @@ function renderButtons() {
   $("go").textContent = running ? "Pause" : begun ? "Go on" : "Train";
   $("go").disabled = !!run.failed;
   $("again").hidden = !begun && !run.failed;
-  if (running) document.body.classList.add("begun");
 }
 function renderSentences({ german }) {
   $("sentences").replaceChildren(...SENTENCES.map(([english, wanted], i) => {
@@ -115,7 +113,7 @@ function renderSentences({ german }) {
   }));
 }
 function chart(place, what, most, value, ticks, floor) { // ticks: [value, text, ...]
-  const W = Math.max(160, place.clientWidth), H = 180, left = 38, bottom = 24, top = 10, right = 8;
+  const W = Math.max(120, place.clientWidth), H = 180, left = 42, bottom = 24, top = 10, right = 8;
   const end = Math.max(300, ...runs.map(other => last(other)?.step ?? 0));
   const x = step => left + (W - left - right) * step / end;
   const y = v => top + (H - top - bottom) * (1 - Math.min(v, most) / most);
@@ -144,7 +142,7 @@ function renderCurves() {
     { width: 26, height: 8, "aria-hidden": true }, make("path", { d: "M1 4H25", class: `line run${other.colour}`,
       "stroke-width": other === run ? 3 : 1.6 }));
   $("runs").replaceChildren(...ran.map(other =>
-    make("li", {}, stroke(other), ` ${percent(last(other).right, last(other).of)} ${other.name}`)));
+    make("li", {}, stroke(other), ` ${other.name}: ${percent(last(other).right, last(other).of)}`)));
 }
 function renderMaps({ maps }) {
   const [english, german] = SENTENCES[CUP].map(side => side.split(" ")), it = english.indexOf("it");
@@ -197,7 +195,11 @@ function chooseNext(event) {
 }
 
 document.documentElement.classList.toggle("framed", parent !== window);
-$("go").addEventListener("click", () => { $("slept").hidden = true; running ? ask("stop") : train(); });
+$("go").addEventListener("click", ({ detail }) => { // the second click of a double one would stop it
+  if (detail > 1 && running && !last(run).step) return;
+  $("slept").hidden = true;
+  running ? ask("stop") : train();
+});
 $("again").addEventListener("click", () => begin(true));
 const redraw = () => last(run) && (renderCurves(), renderMaps(last(run)));
 addEventListener("resize", redraw);

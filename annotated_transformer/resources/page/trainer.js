@@ -47,8 +47,10 @@ class Trainer {
   constructor(given = {}) {
     const c = this.config = { ...USUAL, ...given }, no = refused(c);
     if (no) throw new Error(no);
-    this.memory = new WebAssembly.Memory({ initial: 2, maximum: MOST_MEMORY });
-    this.kernel = kernel(this.memory);
+    try {
+      this.memory = new WebAssembly.Memory({ initial: 2, maximum: MOST_MEMORY });
+      this.kernel = kernel(this.memory);
+    } catch { throw new Error("the training needs WebAssembly with SIMD, which this browser does not run"); }
     this.shapes = shapesOf(c); // name -> shape, in the order in which the weights lie
     this.tape = null;
     this.step = this.peak = 0;

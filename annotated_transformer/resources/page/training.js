@@ -32,14 +32,19 @@ class Training {
     }
     return pairs;
   }
-  async train({ until }, report) {
+  async train({ until, enough }, report) { // enough: of a report's sentences, to end with
     const job = this.job = {}, { trainer } = this, begun = performance.now() - this.spent;
     let last = performance.now();
     while (this.job === job && trainer.step < until) {
       trainer.update(this.drawn(BATCH, this.random));
       const now = performance.now();
       this.spent = now - begun;
-      if (now - last >= EVERY) { report(this.report()); last = performance.now(); }
+      if (now - last >= EVERY) {
+        const made = this.report();
+        if (made.right >= enough * made.of) return made;
+        report(made);
+        last = performance.now();
+      }
       await breathe();
     }
     return this.trainer === trainer ? this.report() : null;
