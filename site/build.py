@@ -41,6 +41,12 @@ from chapters import (  # noqa: E402
 )
 
 CHART = "application/vnd.vegalite.v5+json"
+# a saved notebook keeps a still picture of a live page, by what it shows; here the page itself is alive
+LIVE_PAGES = {
+    "The playground":
+        '<iframe class="live train" data-src="{static}/playground.html" title="Watch a Transformer learn"></iframe>',
+    "Heads of the model":
+        '<iframe class="live" data-src="{static}/look_inside.html" title="Look inside a Transformer"></iframe>'}
 # what a picture's reader cannot see: words for screen readers (an image has its alt), the third decimal
 UNSEEN = re.compile(r' (?:aria-\w+|role|class|pointer-events)="[^"]*"| opacity="1"|(?<=\.\d\d)\d+')
 DARK = re.compile(r"<style>@media \(prefers-color-scheme: dark\).*?</style>", re.S)  # the site has a switch of its own
@@ -109,6 +115,8 @@ def shown(output: dict, here: str, name: str, static: Path) -> dict:
     if "text/html" not in data:
         return output
     page = re.sub(r'(href="[\w./]+)\.ipynb\b', r"\1.html", "".join(data["text/html"]))
+    if (live := re.match(r'<div id="page-[\d-]+"><img alt="([^"]+)"', page)) and live[1] in LIVE_PAGES:
+        page = LIVE_PAGES[live[1]].format(static=link("_static", here))
     return {**output, "data": {**data, "text/html": tables.plain(page)}}
 
 
@@ -160,6 +168,7 @@ def outside(source: str) -> str:
     "Links out of nbs/ as the site has them: its pages lie one folder higher."
     source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source).replace("](../site/pages/", "](")
     plans = "annotated_transformer/experiments/plans/"
+    source = re.sub(rf"\[([^\]]+)\]\((?:\.\./)+{plans}\w+\.toml\)", r"\1", source)  # the site has no plans
     return re.sub(rf"\]\(\.\./((?:\.\./)*)(?:{plans})?(CONTRIBUTING|CHANGELOG|PROTOCOL)\.md",
                   lambda m: f"]({m[1]}{m[2].lower()}.md", source)
 

@@ -10,6 +10,7 @@ from here import ROOT
 sys.path[:0] = [str(ROOT / "site"), str(ROOT / ".ci")]
 
 import bibliography  # noqa: E402
+import build  # noqa: E402
 import original  # noqa: E402
 import paper  # noqa: E402
 import slim  # noqa: E402
@@ -38,6 +39,21 @@ def test_citations_become_links(words, keys):
     references = bibliography.read(ROOT / "site" / "references.bib")
     linked = bibliography.linked(words, references, "../references.html")
     assert re.findall(r'href="../references.html#(\w+)"', linked) == keys
+
+
+def test_links_out_of_the_chapters_lead_somewhere_or_are_words():
+    plans = "../annotated_transformer/experiments/plans"
+    words = f"[The protocol]({plans}/PROTOCOL.md), [a plan]({plans}/one_two.toml), [a](../figures/b.png)"
+    assert build.outside(words) == "[The protocol](protocol.md), a plan, [a](figures/b.png)"
+
+
+@pytest.mark.parametrize("name, live", [("playground", "playground"), ("explore", "look_inside")])
+def test_a_live_page_is_alive_on_the_site(name, live, tmp_path):
+    "A notebook keeps a picture of it, whose buttons do nothing."
+    nb = next(chapter.nb for chapter in read_chapters(ROOT / "nbs") if chapter.name == f"inside/{name}")
+    (kept,) = [output for cell in nb["cells"] for output in cell.get("outputs", []) if 'id="page-' in str(output)]
+    page = build.shown(kept, f"inside/{name}", "x", tmp_path)["data"]["text/html"]
+    assert f'data-src="../_static/{live}.html"' in page
 
 
 def test_the_paper_stands_under_our_words(tmp_path):
