@@ -168,7 +168,6 @@ def outside(source: str) -> str:
     "Links out of nbs/ as the site has them: its pages lie one folder higher."
     source = re.sub(r"\]\(\.\./((?:\.\./)*)(figures/|LICENSE\b)", r"](\1\2", source).replace("](../site/pages/", "](")
     plans = "annotated_transformer/experiments/plans/"
-    source = re.sub(rf"\[([^\]]+)\]\((?:\.\./)+{plans}\w+\.toml\)", r"\1", source)  # the site has no plans
     return re.sub(rf"\]\(\.\./((?:\.\./)*)(?:{plans})?(CONTRIBUTING|CHANGELOG|PROTOCOL)\.md",
                   lambda m: f"]({m[1]}{m[2].lower()}.md", source)
 

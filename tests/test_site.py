@@ -41,12 +41,6 @@ def test_citations_become_links(words, keys):
     assert re.findall(r'href="../references.html#(\w+)"', linked) == keys
 
 
-def test_links_out_of_the_chapters_lead_somewhere_or_are_words():
-    plans = "../annotated_transformer/experiments/plans"
-    words = f"[The protocol]({plans}/PROTOCOL.md), [a plan]({plans}/one_two.toml), [a](../figures/b.png)"
-    assert build.outside(words) == "[The protocol](protocol.md), a plan, [a](figures/b.png)"
-
-
 @pytest.mark.parametrize("name, live", [("playground", "playground"), ("explore", "look_inside")])
 def test_a_live_page_is_alive_on_the_site(name, live, tmp_path):
     "A notebook keeps a picture of it, whose buttons do nothing."

@@ -370,7 +370,7 @@ def sample(model: nn.Module, src: Int[Tensor, "batch src"], config: SearchConfig
     """Like `greedy`, but draws each token, at `temperature`; the log-probabilities returned are those at 1.
 
     What is drawn for a source follows from the seed and its `numbers` (by default its place in the batch), not from
-    its neighbours: a text that is drawn in other batches comes out the same.
+    its neighbours: a text that is drawn in other batches comes out the same, unless rounding decides, which is rare.
     """
     config, device = search_config(config, **options), model.embedding.weight.device
     check_batch(src)

@@ -6,12 +6,12 @@
 __all__ = ['SHORT', 'CUDNN_ATTENTION', 'NAN', 'WITHOUT_FLOAT64', 'Packed', 'pack_batch', 'Dropout16', 'drop', 'FastDropout',
            'cheapen_dropout', 'without_cudnn', 'attend', 'project', 'residual', 'transform', 'attend_packed',
            'FastTransformer', 'fast', 'fast_to_train', 'plain', 'sum_dtype', 'rows_at_once', 'loss_and_gradient',
-           'LinearCrossEntropy', 'linear_cross_entropy', 'target_hidden', 'keep_memory']
+           'LinearCrossEntropy', 'linear_cross_entropy', 'evaluating', 'target_hidden', 'keep_memory']
 
 # %% ../../nbs/engine/fast.ipynb #925ceb1e
 import contextlib
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -354,6 +354,19 @@ def linear_cross_entropy(hidden: Float[Tensor, "tokens d_model"], weight: Float[
     return LinearCrossEntropy.apply(hidden, weight, target, eps, padded)
 
 # %% ../../nbs/engine/fast.ipynb #b0a97453
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    "Within the block no part of `model` is in training mode; those that were are in it again afterwards."
+    in_training = [module for module in model.modules() if module.training]
+    for module in in_training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in in_training:
+            module.training = True
+
+
 def target_hidden(model: nn.Module, src: Int[Tensor, "batch src"], tgt: Int[Tensor, "batch tgt"]
                   ) -> tuple[Float[Tensor, "tokens d_model"], Int[Tensor, " tokens"]]:
     """The decoder's output at the real target positions of `tgt`, which begins with START, and the tokens that

@@ -127,8 +127,9 @@ def ladder(plan: str, records: Mapping[str, dict]) -> dict[str, dict]:
     `seeds`, and for each a value of the measure that decides; `mean`; `curve`, [step, mean] pairs; `german`, what
     becomes of three lines with the first seed; beside the whole model, the row's `effects`.
     """
-    rows, rule, found = read_plan(plan)["rows"], read_plan(plan)["rule"], {}
-    for row in rows:
+    rules, found = read_plan(plan), {}
+    rule = rules["rule"]
+    for row in rules["rows"]:
         runs = {r["seed"]: r for name, r in sorted(records.items()) if name.startswith(f"{plan}_{row}_seed")}
         if runs:
             values = [run["metrics"][rule["measure"]] for run in runs.values()]

@@ -263,8 +263,8 @@ def parse_trees(parser: Parser, gold: Sequence[Tree], beam_size: int = BEAM, alp
     return Parsed(score_trees(gold, [parse.tree for parse in parses]), list(gold), parses)
 
 
-def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BEAM, alpha: float = ALPHA,
-                 progress: bool = False) -> Parsed:
+def parse_corpus(parser: Parser, corpus: Corpus, split: str, beam_size: int = BEAM,
+                 alpha: float = ALPHA, progress: bool = False) -> Parsed:
     "Parse and score a split. Raises InputError if it has no gold trees."
     return parse_trees(parser, gold_trees(corpus, split), beam_size, alpha, progress)
 

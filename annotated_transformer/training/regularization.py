@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..corpus.batching import Batch
-from ..engine.fast import NAN, fast, rows_at_once, sum_dtype, target_hidden
+from ..engine.fast import NAN, evaluating, fast, rows_at_once, sum_dtype, target_hidden
 from ..tools.files import InputError
 
 # %% ../../nbs/training/regularization.ipynb #ebb312fe
@@ -75,13 +75,12 @@ def target_losses(model: nn.Module, batch: Batch) -> tuple[Float[Tensor, " token
 @torch.no_grad()
 def quality_sums(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
     "Over the target tokens of `batches`: the sum of -log p, how many are first choices, and their number."
-    training, quick = model.training, fast(model)
-    model.eval()
     nats, right, tokens = 0.0, 0, 0
-    for batch in batches:
-        losses, first = target_losses(quick, batch)
-        nats, right, tokens = nats + losses.sum().item(), right + int(first.sum()), tokens + len(losses)
-    model.train(training)
+    with evaluating(model):
+        quick = fast(model)
+        for batch in batches:
+            losses, first = target_losses(quick, batch)
+            nats, right, tokens = nats + losses.sum().item(), right + int(first.sum()), tokens + len(losses)
     return nats, right, tokens
 
 

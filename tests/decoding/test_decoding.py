@@ -35,6 +35,7 @@ from annotated_transformer.imports.imported import imported_vocabulary, order_of
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
+from annotated_transformer.training.regularization import measure
 from annotated_transformer.training.runs import Run, ship
 from here import examples, fails
 
@@ -441,6 +442,7 @@ def test_a_model_is_read_from_where_it_was_loaded(finished, tmp_path, monkeypatc
 # --- what is computed is what is scored -------------------------------------------------------------------------------
 
 LOADED = cache(lambda: load("grammar"))  # for tests that leave it as it is
+in_float64 = cache(lambda: Translator(load("grammar", "float32").model.double(), LOADED().vocabulary))
 LINES = ["The cow is old, but it plays.", "A dog sleeps.", "The teachers paint the child.", "The dog is young."]
 
 
@@ -546,6 +548,7 @@ def test_a_model_in_training_mode_writes_without_dropout(grammar_translator):
     before, weights = translator.translate(LINES), translator.attention(LINES[0])
     frozen = translator.model.train().encoder[0].eval()
     assert translator.translate(LINES) == before
+    assert measure(translator.model, []).tokens == 0
     assert all(map(torch.equal, translator.attention(LINES[0]).cross, weights.cross))
     assert translator.model.training and translator.model.decoder[0].training and not frozen.training
 
@@ -554,8 +557,9 @@ def test_a_model_in_training_mode_writes_without_dropout(grammar_translator):
 @given(st.integers(0, 2**40), st.integers(1, 3), st.integers(5, 200),
        st.lists(st.sampled_from(LINES), min_size=1, max_size=9))
 def test_a_seed_and_a_lines_number_fix_its_draws(seed, ahead, batch_tokens, lines):
-    "Whatever the batches and the pace, and whatever stands in the other lines."
-    translator = LOADED()
+    """Whatever the batches and the pace, and whatever stands in the other lines. In float64: in float32, rounding
+    decides one text in some hundreds."""
+    translator = in_float64()
     options = dict(sample=True, temperature=1.5, seed=seed, max_length=10)
     drawn = translator.translate(lines, **options)
     assert drawn == translator.translate(lines, batch_tokens=batch_tokens, workers=1, **options)
