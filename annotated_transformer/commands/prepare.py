@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'NewFolder', 'SourceLanguage', 'TargetLanguage', 'Overwrite', 'CORPORA', 'VocabularyOptions', 'of_text',
-           'of_a_published_corpus', 'vocabulary_for', 'learn_and_encode', 'report_unknown', 'prepare_corpus',
-           'say_how_to_train', 'prepare_command', 'prepare_sources_command', 'prepare_grammar_command',
-           'prepare_multi30k_command', 'prepare_wmt14_command', 'prepare_trees_command', 'subcommand']
+           'vocabulary_for', 'learn_and_encode', 'report_unknown', 'prepare_corpus', 'say_how_to_train',
+           'prepare_command', 'prepare_sources_command', 'prepare_grammar_command', 'prepare_multi30k_command',
+           'prepare_wmt14_command', 'prepare_trees_command', 'subcommand']
 
 # %% ../../nbs/commands/prepare.ipynb #adbf4823
 import shlex
@@ -73,28 +73,23 @@ class VocabularyOptions:
         return find_run(self.vocabulary_from).vocabulary() if self.vocabulary_from else None
 
 # %% ../../nbs/commands/prepare.ipynb #67c31dc9
-SIZES = {
+SIZES = {  # tokens in the vocabulary, unless --vocab-size says otherwise
     "files": 8000, "grammar": 1200, "multi30k": 5000, "wmt14": 37_000,
     "ptb": 16_000, "ptb-sample": 4000, "craft": 8000, "grammar-trees": 600,
 }
-"tokens in the vocabulary, unless --vocab-size says otherwise"
 
 
 def of_text(argv: Sequence[str] = ()) -> tuple:
     "The options of text that is cleaned here; `call` makes them from these classes."
     return (Cleaning, VocabularyOptions), ("normaliser",)
 
-
-def of_a_published_corpus(argv: Sequence[str] = ()) -> tuple:
-    return (Cleaning, VocabularyOptions), ("normaliser", "max_words", "max_ratio")
-
 # %% ../../nbs/commands/prepare.ipynb #3a41882c
 def vocabulary_for(corpus: Corpus, wanted: VocabularyOptions, usual: int) -> Vocabulary:
     "The vocabulary of a run or of one's own, else the one learned before, else one learned now, of a `usual` size."
     kind = WordPieceVocabulary if wanted.vocabulary == "word-pieces" else BytePairVocabulary
     size, pairs = wanted.vocab_size or usual, corpus.splits["train"]["pairs"]
-    learning = {"byte_fallback": True} if wanted.byte_fallback else {}
-    learning |= {"separate": True} if wanted.separate_vocabularies else {}
+    ways = {"byte_fallback": wanted.byte_fallback, "separate": wanted.separate_vocabularies}
+    learning = {name: True for name, given in ways.items() if given}
     if vocabulary := wanted.given():
         vocabulary.save(corpus.folder)
         say(f"Taken from {wanted.vocabulary_from or wanted.vocabulary}: its vocabulary of {len(vocabulary):,} tokens")
@@ -193,7 +188,8 @@ def prepare_command(
 
 def prepare_sources_command(
     folder: NewFolder, sources: Annotated[Path, "a TOML file that names them"], /, *,
-    src: SourceLanguage = None, tgt: TargetLanguage = None, overwrite: Overwrite = False, **options: of_text,
+    src: SourceLanguage = None, tgt: TargetLanguage = None, overwrite: Overwrite = False,
+    **options: of_text,
 ) -> None:
     """Make one training corpus out of many sources, each with a weight, and none with a sentence of a test set.
 
@@ -222,7 +218,7 @@ def prepare_multi30k_command(
     src: Annotated[str, "language of the source side"] = "en",
     tgt: Annotated[str, "language of the target side"] = "de",
     overwrite: Overwrite = False,
-    **options: of_a_published_corpus,
+    **options: of_text,
 ) -> None:
     """Make Multi30k, 29,000 captions of pictures, ready for training.
 

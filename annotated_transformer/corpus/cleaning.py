@@ -76,7 +76,7 @@ class Cleaning:
     drop_overlap: Annotated[bool | None,
                             "leave out training pairs that share a sentence with dev or test (equal pairs go, "
                             "others are counted, in any case)"] = False  # None: do not even look for them
-    normaliser: Annotated[str, "a key of NORMALISERS: applied to all text but references"] = "nfc"
+    normaliser: str = "nfc"  # a key of NORMALISERS: applied to all text but references; no option
 
     def __post_init__(self):
         for option, value in (("max_words", self.max_words), ("max_ratio", self.max_ratio)):

@@ -153,8 +153,7 @@ class Place(NamedTuple):
     "Where a process stands among those that `torchrun` started together."
 
     rank: int = 0
-    local_rank: int = 0
-    "among those of its machine"
+    local_rank: int = 0  # among those of its machine
     processes: int = 1
 
 

@@ -172,8 +172,7 @@ def test_a_treebank_is_prepared(tmp_path, treebanks):
     *[(["prepare", "grammar", "NEW", "--vocab-size", size],
        [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
       for size in ("99999999999", "2147483647", "4", "-5")],
-    (["prepare", "multi30k", "NEW", "--max-words", "80"], ["--max-words 80", "multi30k"]),
-    (["prepare", "multi30k", "NEW", "--max-ratio", "9"], ["--max-ratio", "multi30k"]),
+    (["prepare", "grammar", "NEW", "--max-words", "80"], ["--max-words 80", "grammar"]),
     (["prepare", "multi30k", "NEW", "--holdout", "10"], ["--holdout 10", "multi30k"]),
     (["prepare", "multi30k", "NEW", "--train", "DATA/train.en", "DATA/train.de"],
      ["--train", "prepare multi30k --help"]),

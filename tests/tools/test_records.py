@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from annotated_transformer.rivals import gleu_rl
 from annotated_transformer.tools import records
-from annotated_transformer.tools.files import InputError, locked, taken
+from annotated_transformer.tools.files import InputError, taken
 from annotated_transformer.tools.options import call
 from annotated_transformer.tools.records import (
     add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
@@ -99,7 +99,7 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
     def flock(file, how):
         raise OSError(errno.ENOLCK, "No locks available")
     monkeypatch.setattr("fcntl.flock", flock)
-    with locked(tmp_path / "lock"), taken(tmp_path / "lock") as ours:
+    with taken(tmp_path / "lock", wait=True), taken(tmp_path / "lock") as ours:
         assert ours
 
 
