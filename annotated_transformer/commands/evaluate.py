@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LABELS', 'score_summary', 'score_table', 'known_language', 'add_scores', 'other_system', 'compared', 'evaluate_file',
-           'recordable', 'keep_scores', 'scored_set', 'check_record', 'load_translator', 'evaluate_run',
-           'evaluate_command', 'check_choice', 'score_command']
+           'recordable', 'keep_scores', 'scored_set', 'check_record', 'evaluate_run', 'evaluate_command',
+           'check_choice', 'score_command']
 
 # %% ../../nbs/commands/evaluate.ipynb #f1e3f7eb
 import os
@@ -24,13 +24,14 @@ from ..decoding import evaluation, translation
 from ..decoding.ensembles import ensemble
 from ..decoding.search import SearchConfig
 from .train import corpus_of
-from ..corpus.corpora import Corpus, is_treebank
+from .translate import load_translator
+from ..corpus.corpora import Corpus
 from ..tools.files import InputError, counted, file_digest
 from ..tools.options import flag, say, write_bytes
 from ..tools.records import check_place, make_record, write_record
 from ..training.runs import Run, is_pretrained
-from ..decoding.scores import Score, Tokenizer, check_scoring, moses_languages, paired, tokenizer_of
-from ..decoding.scores import score
+from ..decoding.scores import (
+    Score, Tokenizer, check_scoring, moses_languages, paired, score, tokenizer_of)
 
 # %% ../../nbs/commands/evaluate.ipynb #38796b8c
 def score_summary(name: str, sentences: int, scores: dict[str, Score], metrics: dict[str, float]) -> dict[str, Any]:
@@ -193,14 +194,6 @@ def check_record(run: Run, kept: bool, record: Path | None) -> None:
         check_place(record)
     if kept:
         run.record.read()  # raises for a damaged one
-
-
-def load_translator(run: str | Path) -> translation.Translator:
-    "The translator of a run. Raises InputError for a parser."
-    found = translation.load(run)
-    if is_treebank(found.run.config["data"].get("tgt")):
-        raise InputError(f"{run}: a parser: score it with `annotated-transformer parse {run} --split dev`")
-    return found
 
 # %% ../../nbs/commands/evaluate.ipynb #4c028ec3
 def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None, data: Path | None, split: str,

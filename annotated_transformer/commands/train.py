@@ -31,9 +31,8 @@ from ..training.presets import TrainingConfig, check_training, preset_named
 from ..training.runs import Run, find_run
 from ..decoding.scores import bleu, check_scoring, tokenizer_of
 from ..tools.processes import all_reduce_sum, process_group, rank
-from ..training.loop import Translated, check_limits, check_not_abandoned
+from ..training.loop import Translated, check_limits, check_not_abandoned, train
 from ..training.starting import meta_model, open_data, start_run, training_config
-from ..training.loop import train
 from ..decoding.translation import Translator
 from ..corpus.vocabulary import DECIDED, load_vocabulary, vocabulary_sizes
 

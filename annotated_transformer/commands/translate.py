@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CHUNK', 'BATCH', 'arriving_lines', 'decoded', 'likely_mistake', 'listed', 'check_lines', 'count_lines', 'opened',
-           'answer_lines', 'output', 'translation_lines', 'typed_lines', 'converse', 'save_attention', 'runs_and_file',
-           'translate_command']
+           'answer_lines', 'output', 'translation_lines', 'typed_lines', 'converse', 'save_attention',
+           'load_translator', 'runs_and_file', 'translate_command']
 
 # %% ../../nbs/commands/translate.ipynb #fd1239bc
 import contextlib
@@ -25,7 +25,7 @@ from ..engine.kernels import Precision
 from ..tools.files import InputError, needs
 from ..model.symbols import UNKNOWN
 from ..tools.options import flag, say, write_bytes
-from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed, without_end
+from ..tools.text_files import DAMAGED, LONGEST, decode, decompressed
 from ..corpus.vocabulary import WORD_START, code_points, unknown_parts
 from ..training.runs import shipped_runs
 
@@ -56,7 +56,7 @@ def decoded(lines: Sequence[bytes], first: int, name: str) -> tuple[list[str], I
     texts = []
     for number, line in enumerate(lines, first):
         try:
-            texts.append(without_end(decode(line, name, number)))
+            texts.append(decode(line, name, number))
         except InputError as error:
             return texts, error
     return texts, None
@@ -217,6 +217,15 @@ def save_attention(translator: translation.Translator, line: str) -> Path:
     return head_view(translator, line, stack="cross").save(path)
 
 # %% ../../nbs/commands/translate.ipynb #c1e16b3c
+def load_translator(run: str | Path, precision: Precision | None = None) -> translation.Translator:
+    "The translator of a run. Raises InputError for a parser."
+    found = translation.load(run, precision)
+    if is_treebank(found.run.config["data"].get("tgt")):
+        raise InputError(f"{run}: a parser: `annotated-transformer parse {run}` reads sentences, and with --split dev "
+                         "it scores it")
+    return found
+
+
 def runs_and_file(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
     "The runs and the text file among the arguments: the last one is the text unless it is a folder or ships."
     *runs, last = given
@@ -273,9 +282,7 @@ def translate_command(
     if batch_tokens < 1:
         raise InputError(f"batch_tokens {batch_tokens}: give 1 or more")
     runs, file = runs_and_file([run, *others])
-    translator = ensemble([translation.load(one, precision) for one in runs])
-    if is_treebank(translator.run.config["data"].get("tgt")):
-        raise InputError(f"{run}: a parser: read sentences with `annotated-transformer parse {run}`")
+    translator = ensemble([load_translator(one, precision) for one in runs])
     with opened(file) as (stream, name):
         answer = translation_lines(translator, name, strict, search, nbest is not None, scores,
                                    batch_tokens=batch_tokens)

@@ -202,14 +202,7 @@ class Recipe:
     @cached_property
     def facts(self) -> dict:
         "What corpus.json says of it: the options, and the name and digest of each file."
-        paths = {split: [Path(path) for path in some] for split, some in self.files.items()}
-        digests = {}
-        with progress(sum(path.stat().st_size for some in paths.values() for path in some), "B", "digests") as bar:
-            for split, some in paths.items():
-                digests[split] = []
-                for path in some:
-                    digests[split].append([path.name, file_digest(path)])
-                    bar.update(path.stat().st_size)
+        digests = {split: [[Path(path).name, file_digest(path)] for path in some] for split, some in self.files.items()}
         return {"source": self.name, "langs": list(self.langs), **self.more, **asdict(self.cleaning), "files": digests,
                 "version": annotated_transformer.__version__}
 

@@ -16,6 +16,7 @@ from importlib.resources import files
 from itertools import product
 from random import Random
 
+from ..tools.text_files import progress
 from annotated_transformer.corpus.synchronous_grammar import (
     Derivation, Example, Grammar, Own, Rule, Word, derivations, draw_derivation, drawn_words, flat_template, parse_call,
     parse_rule, realise
@@ -187,18 +188,15 @@ def splits(seed: int = 0, train: int = 40_000, dev: int = 1_000, test: int = 1_0
 
     Sentences have 4 to 20 English words, those of `test_long` more, up to 35.
     """
-    from tqdm import tqdm
-
     wanted = {"dev": dev, "test": test, "train": train, "test_long": test_long}
     made, seen = {split: [] for split in ("train", "dev", "test", "test_long")}, set()
-    bar = tqdm(total=sum(wanted.values()), desc="writing sentences", unit=" pairs", disable=None, leave=False, delay=2)
-    for example in examples(seed):
-        fits = ["test_long"] if n_words(example) > MAX_WORDS else ["dev", "test", "train"]
-        split = next((split for split in fits if len(made[split]) < wanted[split]), None)
-        if split and 4 <= n_words(example) <= 35 and example.src not in seen and example.tgt not in seen:
-            seen |= {example.src, example.tgt}
-            made[split].append(example)
-            bar.update()
-        elif all(len(made[split]) >= wanted[split] for split in made):
-            bar.close()
-            return made
+    with progress(sum(wanted.values()), " pairs", "writing sentences") as bar:
+        for example in examples(seed):
+            fits = ["test_long"] if n_words(example) > MAX_WORDS else ["dev", "test", "train"]
+            split = next((split for split in fits if len(made[split]) < wanted[split]), None)
+            if split and 4 <= n_words(example) <= 35 and example.src not in seen and example.tgt not in seen:
+                seen |= {example.src, example.tgt}
+                made[split].append(example)
+                bar.update()
+            elif all(len(made[split]) >= wanted[split] for split in made):
+                return made

@@ -76,9 +76,6 @@ class Vocabulary(ABC):
         "`text` as this vocabulary sees it."
         return collapse_whitespace(NORMALISERS[self.normaliser](text))
 
-    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        return [self.encode(line) for line in lines]
-
     def decode(self, ids: Sequence[int]) -> str:
         "The text of `ids`, the special tokens left out (the unknown one shows as U+2047)."
         kept = [i for i in ids if i not in (PAD, START, END)]

@@ -183,7 +183,7 @@ class Translator:
             if half := re.search("[\ud800-\udfff]", line):
                 raise InputError(f"line {number}: half a character, U+{ord(half[0]):04X}: decode the text anew")
         vocabulary = self.vocabulary.source if side == "src" else self.vocabulary
-        return [ids + [END] for ids in vocabulary.encode_batch(lines)]
+        return [vocabulary.encode(line) + [END] for line in lines]
 
     def search(self, lines: Sequence[str], config: SearchConfig | None = None, *, batch_tokens: int = 1000,
                progress=False, first_line: int = 1, workers: int | None = None, **options) -> list[list[Hypothesis]]:

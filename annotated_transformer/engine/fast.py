@@ -34,12 +34,9 @@ class Packed(NamedTuple):
     "The real tokens of padded ids [batch, length] in a row, and where they stand."
 
     ids: Int[Tensor, " tokens"]
-    places: Int[Tensor, " tokens"]
-    "in the flattened rectangle"
-    positions: Int[Tensor, " tokens"]
-    "in the sentence, from 0"
-    mask: Bool[Tensor, "batch 1 1 length"]
-    "True where there is a token"
+    places: Int[Tensor, " tokens"]  # in the flattened rectangle
+    positions: Int[Tensor, " tokens"]  # in the sentence, from 0
+    mask: Bool[Tensor, "batch 1 1 length"]  # True where there is a token
 
     @property
     def full(self) -> bool:

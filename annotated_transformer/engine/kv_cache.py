@@ -55,16 +55,12 @@ def keys_and_values(a: MultiHeadAttention, name: str) -> Tensor | None:
 class LayerProducts(NamedTuple):
     "The products of a layer, of which a decoder's alone attends to the source."
 
-    qkv: Product
-    "queries, keys and values of self-attention"
+    qkv: Product  # queries, keys and values of self-attention
     output: Product
     query: Product | None
-    source: Product | None
-    "keys and values of the encoder's output"
-    cross_out: Product | None
-    "the output projection of the attention to it"
-    network: Product
-    "the whole last sub-layer"
+    source: Product | None  # keys and values of the encoder's output
+    cross_out: Product | None  # the output projection of the attention to it
+    network: Product  # the whole last sub-layer
 
 
 class PackedWeights:

@@ -44,7 +44,7 @@ def split_words(vocabulary: Vocabulary, text: str) -> SplitLine:
     "`text` in words and pieces. If pieces do not fit the parts of what stands between two spaces, it is one word."
     words, ids, group = [], [], []
     tokens = collapse_whitespace(text).split()
-    for token, found in zip(tokens, vocabulary.encode_batch(tokens)):
+    for token, found in zip(tokens, map(vocabulary.encode, tokens)):
         names, written = PART.findall(token), [piece.replace(WORD_START, "")
                                                for piece in vocabulary.pieces(found)]
         if not (parts := begun_in(names, written)):  # a piece over two parts, or one that is unknown

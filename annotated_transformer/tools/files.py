@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NOT_OFFERED', 'FILLING', 'WHOLE', 'MOVING', 'InputError', 'needs', 'counted', 'to_disk', 'writing', 'write_file',
-           'checkout', 'cache_folder', 'lock_file', 'taken', 'locked', 'holds_something', 'settle', 'only_maker',
-           'building', 'creating', 'parse_json', 'read_json', 'write_json', 'add_line', 'read_lines', 'file_digest']
+           'checkout', 'cache_folder', 'lock_file', 'taken', 'holds_something', 'settle', 'only_maker', 'building',
+           'creating', 'parse_json', 'read_json', 'write_json', 'add_line', 'read_lines', 'file_digest']
 
 # %% ../../nbs/tools/files.ipynb #ce167009
 import errno
@@ -16,7 +16,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -141,11 +141,6 @@ def taken(path: str | Path, shared: bool = False, wait: bool = False) -> Iterato
         except (ImportError, OSError, TypeError) as error:  # Windows, a file system without locks, or no file
             ours = not isinstance(error, BlockingIOError)
         yield ours
-
-
-def locked(path: str | Path) -> AbstractContextManager[bool]:
-    "Within the block no other process holds the lock file `path`: we wait for our turn."
-    return taken(path, wait=True)
 
 # %% ../../nbs/tools/files.ipynb #f8611053
 # within a folder that is filled: what is being made, what is complete, and what is being put in place

@@ -36,7 +36,7 @@ import torch
 
 from .. import _COMMAND_LINE, __version__
 from .files import (
-    InputError, add_line, checkout, locked, parse_json, read_json, read_lines, write_json, writing)
+    InputError, add_line, checkout, parse_json, read_json, read_lines, taken, write_json, writing)
 from .options import call, one_line_errors
 from .processes import training_device, world_size
 
@@ -314,7 +314,7 @@ def add_record(record: dict, folder: str | Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     name = record["name"]
     path = folder / f"{comparison_of(name)}.jsonl"
-    with locked(folder / ".lock"):
+    with taken(folder / ".lock", wait=True):
         lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
         found = {checked_record(line, f"{path}, line {n}")["name"]: line for n, line in enumerate(lines, 1) if line}
         if name in found and json.loads(found[name]).get("digest") != record["digest"]:

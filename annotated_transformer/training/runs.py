@@ -24,7 +24,7 @@ from ..engine.kinds import architecture, build, kind_of, resolved
 from .checkpoints import Checkpoints, remove_partial, load_weights
 from .presets import named_now
 from ..tools.files import (
-    InputError, creating, file_digest, locked, read_json, taken, write_file, write_json)
+    InputError, creating, file_digest, read_json, taken, write_file, write_json)
 from ..tools.options import check_fields, say
 from annotated_transformer.tools.records import (
     add_line, begin_sitting, make_record, mark_sitting, now, origin, read_lines, read_record, read_sittings,
@@ -125,9 +125,9 @@ class RunRecord:
                 write_record(self.path, self.read() | {"evaluations": [*self.history.evaluations(), line]})
             add_line(self.folder / "evaluations.jsonl", line)
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self) -> AbstractContextManager[bool]:
         "Within the block no other process changes the record: it waits for its turn."
-        return locked(self.folder / ".record.lock")
+        return taken(self.folder / ".record.lock", wait=True)
 
 # %% ../../nbs/training/runs.ipynb #2faae916
 def mean_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -256,10 +256,9 @@ class Run:
 
     def model(self) -> nn.Module:
         "A model of the run's configuration with new weights."
+        config = self.model_config()
         try:
-            return build(self.model_config())
-        except InputError:
-            raise
+            return build(config)
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.folder}/config.json: {error}") from None
 

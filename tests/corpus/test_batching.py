@@ -101,7 +101,7 @@ def test_without_a_seed_the_short_come_first():
 def test_sequences_hold_what_was_encoded(tmp_path_factory, lines, size, chunk):
     path = tmp_path_factory.mktemp("ids") / "x"
     vocabulary = Letters(size)
-    expected = [ids + [END] for ids in vocabulary.encode_batch(lines)]
+    expected = [vocabulary.encode(line) + [END] for line in lines]
     assert encode_lines(path, lines, len(lines), vocabulary, chunk) == sum(map(len, expected))
     sequences = Sequences(path)
     assert [sequences[i].tolist() for i in range(len(sequences))] == expected
@@ -136,8 +136,8 @@ def test_words_alone_are_cut_as_in_their_line(kind, tmp_path):
     def check(lines):
         encode_lines(tmp_path / "x", lines, len(lines), vocabulary, chunk=2)
         sequences = Sequences(tmp_path / "x")
-        assert [sequences[i].tolist() for i in range(len(lines))] == [ids + [END]
-                                                                      for ids in vocabulary.encode_batch(lines)]
+        assert [sequences[i].tolist() for i in range(len(lines))] == [vocabulary.encode(line) + [END]
+                                                                      for line in lines]
     check()
 
 

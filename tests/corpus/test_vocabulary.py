@@ -42,7 +42,7 @@ def test_known_text_comes_back(vocabulary, text):
     ids = vocabulary.encode(text)
     assert vocabulary.decode(ids) == collapse_whitespace(text)
     assert not {PAD, UNKNOWN, START,
-                END} & set(ids) and vocabulary.encode_batch([text, "a", ""]) == [ids, vocabulary.encode("a"), []]
+                END} & set(ids) and vocabulary.encode("") == []
 
 
 @settings(max_examples=100, deadline=None)

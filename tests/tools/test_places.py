@@ -17,7 +17,7 @@ from annotated_transformer import __version__
 from annotated_transformer.commands import cli
 from annotated_transformer.decoding.translation import cut_sources
 from annotated_transformer.tools import files, options, processes
-from annotated_transformer.tools.files import InputError, building, cache_folder, creating, locked, taken, writing
+from annotated_transformer.tools.files import InputError, building, cache_folder, creating, taken, writing
 from annotated_transformer.tools.records import add_line, check_place, read_lines
 from annotated_transformer.training import loop
 from annotated_transformer.training.loop import train
@@ -187,7 +187,7 @@ def test_another_users_files_in_a_folder_of_both(tmp_path):
         try:
             os.setgid(12345)
             os.setuid(12345)
-            with locked(folder / "lock"), taken(folder / "lock"):
+            with taken(folder / "lock", wait=True), taken(folder / "lock"):
                 add_line(folder / "lines", {"b": 2})
             os._exit(0)
         finally:
