@@ -76,7 +76,7 @@ class Cleaning:
     drop_overlap: Annotated[bool | None,
                             "leave out training pairs that share a sentence with dev or test (equal pairs go, "
                             "others are counted, in any case)"] = False  # None: do not even look for them
-    normaliser: str = "nfc"  # a key of NORMALISERS: applied to all text but references; no option
+    normaliser: Annotated[str, "a key of NORMALISERS: applied to all text but references"] = "nfc"
 
     def __post_init__(self):
         for option, value in (("max_words", self.max_words), ("max_ratio", self.max_ratio)):
@@ -160,13 +160,10 @@ class KnownSentences:
         self.tgt |= {tgt} - {""}
         self.pairs |= {(src, tgt)} - {("", "")}
 
-    def has(self, src: str, tgt: str) -> bool:
-        "Whether a pair is among them: both its sides, as a translation of each other."
-        return (sentence_key(src), sentence_key(tgt)) in self.pairs
-
-    def share(self, src: str, tgt: str) -> bool:
-        "Whether either side of a pair is among them."
-        return sentence_key(src) in self.src or sentence_key(tgt) in self.tgt
+    def shared(self, src: str, tgt: str) -> str | None:
+        "What of a pair is among them: 'pair', a translation of each other; 'overlap', a side of it; or None."
+        src, tgt = sentence_key(src), sentence_key(tgt)
+        return "pair" if (src, tgt) in self.pairs else "overlap" if src in self.src or tgt in self.tgt else None
 
 # %% ../../nbs/corpus/cleaning.ipynb #c1ea0008
 def new_counts() -> dict:
@@ -183,11 +180,11 @@ def kept_pairs(pairs: Iterable[Pair], cleaning: Cleaning, held: Set[int], known:
         counts["read"] += 1
         if not why and held and sentence_digest(src) in held:
             why = "held_out"
-        if not why and drop is not None and known.has(src, tgt):
-            why = "pair"
-        if not why and drop is not None and known.share(src, tgt):
-            counts["odd"]["overlap"] += not drop
-            why = "overlap" if drop else None
+        if not why and drop is not None:
+            why = known.shared(src, tgt)
+        if why == "overlap" and not drop:
+            counts["odd"]["overlap"] += 1
+            why = None
         if why:
             counts["dropped"][why] += 1
         else:

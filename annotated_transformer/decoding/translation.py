@@ -30,7 +30,7 @@ from .prefixes import parse_prefixes, with_prefixes
 from .search import Hypothesis, SearchConfig, beam_search, sample, search_config
 from ..engine.fast import evaluating, plain
 from ..engine.kernels import (
-    DEFAULT_PRECISION, STORED, Precision, check_finite, round_weights)
+    DEFAULT_PRECISION, STORED, Precision, check_finite)
 from ..engine.kinds import architecture, max_positions
 from ..engine.kv_cache import fill, packed, weights_stamp
 from ..model.attention import recording
@@ -379,8 +379,7 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
         raise wrong
     if in_turn:
         return Translator(model, vocabulary, run, precision, weights)
-    model.load_state_dict(weights)
-    round_weights(model, precision)
+    fill(model, weights, precision)
     return Translator(model.to(device), vocabulary, run, precision)
 
 

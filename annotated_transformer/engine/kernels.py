@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['Precision', 'Product', 'STORED', 'DEFAULT_PRECISION', 'NOT_FINITE', 'QUANTIZED_ENGINE', 'KERNELS', 'MKL', 'ONEDNN',
            'ROUNDING', 'ROWS', 'TALLEST', 'SMALLEST', 'MARGIN', 'TRAINING', 'is_finite', 'check_finite', 'rounded',
-           'round_weights', 'torch_float32', 'torch_bfloat16', 'limit_caches', 'onednn_float32', 'onednn_bfloat16',
-           'fbgemm_float16', 'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'kernels_for', 'error',
-           'candidate', 'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'is_here',
-           'check_kernel', 'choose', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel',
-           'trained_fastest', 'training_with', 'by_onednn', 'linear']
+           'torch_float32', 'torch_bfloat16', 'limit_caches', 'onednn_float32', 'onednn_bfloat16', 'fbgemm_float16',
+           'in_8_bits', 'fbgemm_whole', 'input_levels', 'fbgemm_int8', 'kernels_for', 'error', 'candidate',
+           'seconds_of', 'trial', 'fastest', 'cache_file', 'known_times', 'times_of', 'is_here', 'check_kernel',
+           'choose', 'packed_product', 'onednn', 'OneDNNLinear', 'training_trial', 'training_kernel', 'trained_fastest',
+           'training_with', 'by_onednn', 'linear']
 
 # %% ../../nbs/engine/kernels.ipynb #324cafd4
 import math
@@ -61,12 +61,6 @@ def rounded(weight: Tensor, precision: Precision) -> Tensor:
     if weight.dim() > 1 and is_finite(short := weight.to(STORED[precision])):
         return short.float()
     return weight.float()
-
-
-def round_weights(model: torch.nn.Module, precision: Precision) -> None:
-    "Round the model's matrices to `precision`."
-    for weight in model.state_dict().values():
-        weight.copy_(rounded(weight, precision))
 
 
 def torch_float32(weight: Float[Tensor, "m n"], bias: Float[Tensor, " m"] | None) -> Product:
@@ -242,7 +236,6 @@ def times_of(
     if missing := [name for name in names if name not in known]:
         known |= dict.fromkeys(missing, []) | measure(names)  # beside each other; an empty list: not on this machine
         with suppress(OSError, InputError):
-            cache_file().parent.mkdir(parents=True, exist_ok=True)
             write_json(cache_file(), known_times())
     return {name: known[name] for name in names if known[name]}
 

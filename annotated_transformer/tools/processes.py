@@ -110,9 +110,9 @@ def in_precision(device: torch.device, precision: str) -> Iterator[None]:
     for it oneDNN lacks an LSTM, so it is left out there.
     """
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
-    with torch.autocast(device.type, half, enabled=half is not None), contextlib.ExitStack() as settings:
-        if half and native_precision(device) != precision:
-            settings.enter_context(ONEDNN_USED.at(False))
+    emulated = half is not None and native_precision(device) != precision
+    with (torch.autocast(device.type, half, enabled=half is not None),
+          ONEDNN_USED.at(False) if emulated else contextlib.nullcontext()):
         yield
 
 # %% ../../nbs/tools/processes.ipynb #f18b078e

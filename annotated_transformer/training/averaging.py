@@ -21,7 +21,7 @@ from ..engine.fast import WITHOUT_FLOAT64
 from ..tools.files import InputError, counted
 from ..tools.options import say
 from ..tools.processes import training_device
-from .regularization import Quality, measure
+from .regularization import measure
 from .runs import Run, mean_weights
 from .watching import best_step
 
@@ -41,12 +41,12 @@ class DevelopmentSet(NamedTuple):
     batches: list[Int[np.ndarray, " batch"]]
 
 
-def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int = 32_768,
-                    warn: bool = False) -> DevelopmentSet | None:
+def development_set(run: Run, corpus: ParallelCorpus | None,
+                    device_tokens: int = 32_768) -> DevelopmentSet | None:
     """The set in batches of at most `device_tokens` tokens a side; None where there is nothing to measure.
 
-    Sentences of more than 1,024 tokens that are also longer than any in training are left out; with `warn`, named on
-    standard error.
+    Sentences of more than 1,024 tokens that are also longer than any in training are left out, and named on standard
+    error.
     """
     if corpus is None:
         return None
@@ -54,7 +54,7 @@ def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int 
     fits = np.ones(len(corpus), dtype=bool)
     for side, lengths in (("src", corpus.src_lengths), ("tgt", corpus.tgt_lengths)):
         bound = max(1024, longest.get(side, 0))
-        for i in np.flatnonzero(lengths > bound) if warn else ():
+        for i in np.flatnonzero(lengths > bound):
             say(f"warning: development set, line {i + 1}: {lengths[i]:,} {side} tokens, more than {bound:,}: "
                 "not measured")
         fits &= lengths <= bound
@@ -63,10 +63,13 @@ def development_set(run: Run, corpus: ParallelCorpus | None, device_tokens: int 
     return DevelopmentSet(corpus, batches) if batches else None
 
 # %% ../../nbs/training/averaging.ipynb #619b787b
-def quality_of(paths: list[Path], model: nn.Module, dev: DevelopmentSet) -> Quality:
-    "The quality of the average of some checkpoints on the development set; leaves these weights in `model`."
+def quality_of(paths: list[Path], model: nn.Module, dev: DevelopmentSet | None) -> dict[str, float]:
+    "The quality of the average of some checkpoints, if there is a development set; leaves these weights in `model`."
+    if dev is None:
+        return {}
     model.load_state_dict(mean_weights([load_weights(path / "model.safetensors") for path in paths]))
-    return measure(model, map(dev.corpus.batch, dev.batches))
+    found = measure(model, map(dev.corpus.batch, dev.batches))
+    return {"perplexity/dev": found.perplexity, "accuracy/dev": found.accuracy}
 
 
 def empty_model(run: Run) -> nn.Module:
@@ -88,13 +91,10 @@ def choose_average(run: Run, dev: DevelopmentSet | None, keep: int, best: int | 
     Returns what was tried, each with its steps, perplexity and accuracy. Without a development set, the newest
     `keep` are averaged.
     """
-    whole, tried, model = {int(path.name[5:]): path for path in run.checkpoints.intact()}, [], empty_model(run)
+    whole, model = {int(path.name[5:]): path for path in run.checkpoints.intact()}, empty_model(run)
     groups = candidates([*whole], keep, best) if dev else [[*whole][-keep:]]
-    for steps in groups:
-        tried.append({"checkpoints": len(steps), "steps": steps})
-        if dev:
-            found = quality_of([whole[step] for step in steps], model, dev)
-            tried[-1] |= {"perplexity/dev": found.perplexity, "accuracy/dev": found.accuracy}
+    tried = [{"checkpoints": len(steps), "steps": steps} | quality_of([whole[step] for step in steps], model, dev)
+             for steps in groups]
     chosen = min(tried, key=lambda found: found.get("perplexity/dev", 0))
     run.write_average([whole[step] for step in chosen["steps"]])
     return [found | {"chosen": found is chosen} for found in tried]
@@ -122,10 +122,7 @@ def average_again(run: Run, dev: DevelopmentSet | None, last: int | None, best: 
         paths = [whole[step] for step in steps]
         # a damaged one is an error before anything changes
         record = run.record.read() if run.record.path.exists() else None
-        found = {"averaged_checkpoints": len(paths)}
-        if dev:
-            measured = quality_of(paths, empty_model(run), dev)
-            found |= {"perplexity/dev": measured.perplexity, "accuracy/dev": measured.accuracy}
+        found = {"averaged_checkpoints": len(paths)} | quality_of(paths, empty_model(run), dev)
         run.write_average(paths)
         if record:
             own = {name: value for name, value in record["metrics"].items() if "/" not in name}

@@ -147,7 +147,7 @@ class Trainer:
         self.run, self.device_tokens, self.config = run, device_tokens, training_config(run)
         config = self.config
         self.corpus, dev = open_data(run, data or run.config["data"]["folder"])
-        self.dev = development_set(run, dev, device_tokens, warn=True)
+        self.dev = development_set(run, dev, device_tokens)
         torch.manual_seed(config.seed)
         self.model = fast_to_train(empty_model(run).train())
         if compile and not hasattr(self.model, "compile_layers"):

@@ -43,9 +43,8 @@ class Events:
     """
 
     def __init__(self, folder: Path, lines: Sequence[dict]):
-        writer = needs("torch.utils.tensorboard", "watch").SummaryWriter
         shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-        self.writer = writer(folder / "tensorboard")
+        self.writer = needs("torch.utils.tensorboard", "watch").SummaryWriter(folder / "tensorboard")
         for line in lines:
             self.add(line)
 

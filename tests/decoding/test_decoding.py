@@ -29,8 +29,8 @@ from annotated_transformer.decoding.search import (
     Constraint, SearchConfig, beam_search, greedy, plain_beam_search, sample, search)
 from annotated_transformer.decoding.evaluation import evaluate, target_probabilities
 from annotated_transformer.decoding.translation import Translator, load, side_by_side
-from annotated_transformer.engine.kernels import DEFAULT_PRECISION, round_weights
-from annotated_transformer.engine.kv_cache import DecoderState, weights_stamp
+from annotated_transformer.engine.kernels import DEFAULT_PRECISION
+from annotated_transformer.engine.kv_cache import DecoderState, fill, weights_stamp
 from annotated_transformer.imports.imported import imported_vocabulary, order_of_rows
 from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.model.transformer import BASE, Transformer
@@ -408,8 +408,7 @@ def test_a_search_needs_no_more_than_its_packed_weights(finished, tmp_path):
     state, translator = torch.get_rng_state(), load(folder)
     assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn for weights that are read
     whole = Run.open(folder).model()
-    whole.load_state_dict(Run.open(folder).weights())
-    round_weights(whole, "float16")
+    fill(whole, Run.open(folder).weights(), "float16")
     line, matrix = ["a b c"], "decoder.0.cross_attention.query.weight"
     found = translator.translate(line)
     assert translator.network.get_parameter(matrix).is_meta and translator.weights

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from annotated_transformer.engine import kernels
+from annotated_transformer.engine.kv_cache import fill
 from annotated_transformer.tools.files import InputError
 from here import fails
 
@@ -124,7 +125,7 @@ def test_a_choice_stays_within_its_precision(precision, monkeypatch):
 def test_a_model_is_rounded_once_and_every_kernel_of_its_precision_is_exact():
     weight = {"matrix": torch.randn(256, 192), "vector": torch.randn(192), "large": torch.full((2, 2), 1e6)}
     model = torch.nn.ParameterDict({name: x.clone() for name, x in weight.items()})
-    kernels.round_weights(model, "float16")
+    fill(model, weight, "float16")
     rounded = model.state_dict()
     assert torch.equal(rounded["matrix"], weight["matrix"].half().float())
     assert all(torch.equal(rounded[name], weight[name]) for name in ("vector", "large"))
