@@ -228,10 +228,8 @@ class DecoderState:
         "For keys up to `end`, and for the next position."
         model = self.model
         if end > (room := self.kept[0].size(2)):
-            larger = [x.new_empty(*x.shape[:2], max(2 * room, end), x.size(3)) for x in self.kept]
-            for new, old in zip(larger, self.kept):
-                new[:, :, : self.length] = old[:, :, : self.length]
-            self.kept = larger
+            more = max(room, end - room)
+            self.kept = [torch.cat((x, x.new_empty(*x.shape[:2], more, x.size(3))), 2) for x in self.kept]
         if self.position == len(self.table):
             longer = 2 * self.position
             if model.config.positions == "learned":  # one more than the last raises its ValueError
