@@ -20,7 +20,7 @@ const READERS = {
   F32: bytes => new Float32Array(bytes),
 };
 
-// A matrix rounded to half precision as `round_weights` in engine/kernels rounds it: shown is what is scored.
+// A matrix rounded to half precision as `rounded` in engine/kernels rounds it: shown is what is scored.
 function rounded(data) {
   const bits = new Uint32Array(data.buffer, data.byteOffset, data.length);
   if (bits.some(b => (b & 0x7fffffff) >= 0x477ff000)) return; // 16 bits cannot hold it
