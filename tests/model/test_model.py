@@ -32,6 +32,7 @@ from annotated_transformer.training.loop import Objective, update
 from annotated_transformer.training.optimizer import adam, set_rate
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.regularization import measure
+from here import examples
 
 VOCABULARY = 13
 
@@ -43,7 +44,7 @@ small_configs = st.builds(
     positions=st.sampled_from(["sinusoidal", "learned"]), max_length=st.just(24), parameter_heads=st.integers(0, 2),
     n_p=st.integers(1, 5))
 words = st.lists(st.integers(4, VOCABULARY - 1), min_size=1, max_size=6)
-few = settings(max_examples=30, deadline=None, derandomize=True)
+few = settings(max_examples=examples(60), deadline=None, derandomize=True)
 
 
 def model_of(config: TransformerConfig) -> Transformer:

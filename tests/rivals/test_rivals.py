@@ -185,7 +185,7 @@ def test_the_search_keeps_what_whole_beginnings_would_give(kind):
     """Beam 4 for several sentences at once, step by step, against the plain search of one sentence that computes
     each beginning anew."""
     found = 0
-    for seed in range(4):
+    for seed in range(2):
         model = small_model(kind, seed)
         src = sentences([6, 2, 9])
         quick = beam_search(model, src, max_extra_tokens=8, n_best=4)
@@ -194,7 +194,7 @@ def test_the_search_keeps_what_whole_beginnings_would_give(kind):
             assert [h.ids for h in hypotheses] == [ids for _, ids in plain]
             np.testing.assert_allclose([h.score for h in hypotheses], [score for score, _ in plain], rtol=1e-7)
             found += len({tuple(ids) for _, ids in plain})
-    assert found > 12
+    assert found > 6
 
 
 @pytest.mark.parametrize("kind", RIVALS)
