@@ -2,8 +2,7 @@
 import itertools
 import json
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from unittest.mock import Mock
 
 import pytest
@@ -28,13 +27,19 @@ def telling(html: str, name: str, then: str, answer: str) -> str:
           top.postMessage(["{name}", origin, wrong, done ? {answer} : null], "*"); }}, 100);</script>""", 1)
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
 @pytest.fixture
-def framed(tmp_path, monkeypatch):
+def framed(page, tmp_path, monkeypatch):
     "`framed(show)` opens in a frame what `show()` displays; each page's last message stands in `said`, by its name."
     displayed = []
     monkeypatch.setattr("IPython.display.display", lambda data, **_: displayed.append(data["text/html"]) or Mock())
 
-    def framed(page: Page, show: Callable[[], None]) -> Page:
+    def framed(show: Callable[[], None]) -> Page:
         show()
         cell, outer = json.dumps("".join(displayed)).replace("<", "\\u003c"), tmp_path / "outer.html"
         outer.write_text(f"""<!doctype html><body><script>
@@ -45,8 +50,7 @@ def framed(tmp_path, monkeypatch):
         page.open(outer.as_uri())
         return page
 
-    with browser(tmp_path / "browser") as page:
-        yield partial(framed, page)
+    return framed
 
 
 def hears(page: Page, name: str, meanwhile: Callable[[], None] = lambda: None):
