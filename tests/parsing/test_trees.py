@@ -67,7 +67,7 @@ def test_layout_does_not_matter(tree, gap):
     assert read_tree(text.replace(" (", f"{gap}(")) == tree
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(trees, min_size=1, max_size=8), st.booleans())
 def test_files_are_lossless(tmp_path_factory, some, zipped):
     "One tree a line; each comes with its line."
@@ -130,7 +130,7 @@ def test_traces_alone_leave_nothing(parts):
 
 # --- sequences --------------------------------------------------------------------------------------------------------
 
-@settings(max_examples=30, deadline=None)
+@drawn
 @given(rooted)
 def test_sequence_and_back(tree):
     symbols = linearise(tree)
