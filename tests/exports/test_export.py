@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import ctranslate2
@@ -31,7 +32,7 @@ from here import ROOT
 
 pytestmark = pytest.mark.xdist_group("export")  # one process exports for all of these
 SMALL = replace(BASE, vocab_size=100, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-EXAMPLES = list(itertools.islice(grammar.examples(seed=5), 500))
+EXAMPLES = cache(lambda: list(itertools.islice(grammar.examples(seed=5), 500)))
 
 
 def engine_of(folder):
@@ -47,7 +48,7 @@ def exported(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return BytePairVocabulary.learn([e.tgt for e in EXAMPLES], 100)
+    return BytePairVocabulary.learn([e.tgt for e in EXAMPLES()], 100)
 
 
 @pytest.mark.parametrize("changes", [
@@ -123,7 +124,7 @@ def test_the_page_says_how(kind, export, tmp_path):
         translator = load("grammar")
     else:
         torch.manual_seed(3)
-        learned = kind.learn([e.src for e in EXAMPLES] + [e.tgt for e in EXAMPLES], 200)
+        learned = kind.learn([e.src for e in EXAMPLES()] + [e.tgt for e in EXAMPLES()], 200)
         translator = Translator(Transformer(replace(SMALL, vocab_size=len(learned))), learned)
     folder = export(translator, tmp_path / "out")
     program = page_program(folder)
@@ -171,13 +172,13 @@ def test_what_cannot_be_exported(tmp_path, vocabulary, monkeypatch):
 
 def with_two_vocabularies(vocabulary):
     "A random model whose source has a vocabulary of its own."
-    both = type(vocabulary)(vocabulary.content, type(vocabulary).learn([e.src for e in EXAMPLES], 90))
+    both = type(vocabulary)(vocabulary.content, type(vocabulary).learn([e.src for e in EXAMPLES()], 90))
     return Translator(with_every_bias(replace(SMALL, vocab_size=len(vocabulary), src_vocab_size=90)), both)
 
 
 def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
     translator = with_two_vocabularies(vocabulary)
-    lines = [e.src for e in EXAMPLES[:20]]
+    lines = [e.src for e in EXAMPLES()[:20]]
     engine = engine_of(export_ctranslate2(translator, tmp_path / "out"))
     cut = [translator.vocabulary.source.pieces(translator.vocabulary.source.encode(line)) for line in lines]
     found = [engine.translate_batch([symbols], beam_size=1, max_decoding_length=len(symbols) + 51)[0]
@@ -191,15 +192,15 @@ def test_the_engine_gets_both_vocabularies(vocabulary, tmp_path):
 @pytest.mark.parametrize("kind, export", [
     (BytePairVocabulary, export_ctranslate2), pytest.param(WordPieceVocabulary, export_onnx, marks=pytest.mark.slow)])
 def test_the_page_says_how_with_both_vocabularies(kind, export, tmp_path):
-    translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES], 120))
+    translator = with_two_vocabularies(kind.learn([e.tgt for e in EXAMPLES()], 120))
     folder = export(translator, tmp_path / "out")
-    page_translates(folder, page_program(folder), EXAMPLES[0].src, translator)
+    page_translates(folder, page_program(folder), EXAMPLES()[0].src, translator)
 
 
 def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
     from transformers import MarianMTModel, MarianTokenizer
     translator = with_two_vocabularies(vocabulary)
-    folder, lines = export_hugging_face(translator, tmp_path / "out"), [e.src for e in EXAMPLES[:10]]
+    folder, lines = export_hugging_face(translator, tmp_path / "out"), [e.src for e in EXAMPLES()[:10]]
     theirs, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
     inputs = tokenizer(lines, return_tensors="pt", padding=True)
     assert [row[: row.index(END) + 1] for row in inputs.input_ids.tolist()] == translator.encode(lines)
@@ -208,9 +209,9 @@ def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
         logits = theirs(**inputs, decoder_input_ids=tgt).logits
         torch.testing.assert_close(logits.log_softmax(-1), translator.model(inputs.input_ids, tgt).log_softmax(-1),
                                    atol=1e-3, rtol=0)
-    ids = translator.encode([EXAMPLES[0].tgt], "tgt")[0]
+    ids = translator.encode([EXAMPLES()[0].tgt], "tgt")[0]
     assert tokenizer.decode(ids, skip_special_tokens=True) == translator.vocabulary.decode(ids)
-    pieces = with_two_vocabularies(WordPieceVocabulary.learn([e.tgt for e in EXAMPLES], 120))
+    pieces = with_two_vocabularies(WordPieceVocabulary.learn([e.tgt for e in EXAMPLES()], 120))
     with pytest.raises(InputError, match="two vocabularies of word pieces"):
         export_hugging_face(pieces, tmp_path / "pieces")
     assert not (tmp_path / "pieces").exists()
@@ -218,7 +219,7 @@ def test_transformers_gets_both_vocabularies(vocabulary, tmp_path):
 
 def test_transformers_reads_white_space_as_we_do(tmp_path):
     from transformers import PreTrainedTokenizerFast
-    translator = Translator(with_every_bias(SMALL), WordPieceVocabulary.learn([e.src for e in EXAMPLES], 120))
+    translator = Translator(with_every_bias(SMALL), WordPieceVocabulary.learn([e.src for e in EXAMPLES()], 120))
     tokenizer = PreTrainedTokenizerFast.from_pretrained(export_hugging_face(translator, tmp_path / "out"))
     for line in ("  The  cow", "The\tcow\u00a0sleeps. ", "The \u2581cow", "The cow\u3000sleeps."):
         assert tokenizer(line).input_ids == translator.encode([line])[0]
@@ -230,7 +231,7 @@ def test_transformers_reads_names_of_special_tokens_as_text(kind, tmp_path):
     from transformers import AutoTokenizer
     lines = ["The </s> cow", "<unk> cow", "a<pad>b", "<s>", ">>de<< cow", "Zu\u0308rich and co\u00adws\u200b",
              "\ufeffThe \u2581 cow"]
-    vocabulary = kind.learn([e.src for e in EXAMPLES] + lines, 200)
+    vocabulary = kind.learn([e.src for e in EXAMPLES()] + lines, 200)
     folder = export_hugging_face(Translator(with_every_bias(replace(SMALL, vocab_size=200)), vocabulary),
                                  tmp_path / "out")
     tokenizer, names = AutoTokenizer.from_pretrained(folder), {}
