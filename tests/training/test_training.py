@@ -431,7 +431,9 @@ def test_processes_catch_up_together(data, tmp_path):
     assert told(run.folder) == told(other.folder) and run.record.read()["status"] == "finished"
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["extended", "killed before its last line, then extended"])
+# without a kill daily: tests/commands/test_train.py
+@pytest.mark.parametrize("kill", [pytest.param(False, id="extended", marks=pytest.mark.slow),
+                                  pytest.param(True, id="killed before its last line, then extended")])
 @pytest.mark.parametrize("first, report_every, keep, patience", [
     (14, 3, 3, 0),
     *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 7, 1, 0), (13, 3, 1, 9), (16, 5, 2, 0)))])
@@ -578,18 +580,16 @@ def test_an_update_whose_gradient_overflows_is_skipped_and_counted(data, tmp_pat
     assert first["skipped"] == "1" and "skipped" not in last
 
 
-@pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_a_scaled_run_resumes_with_its_scale(data, tmp_path, overflowing, monkeypatch, end):
+def test_a_scaled_run_resumes_with_its_scale(data, tmp_path, overflowing, monkeypatch):
+    "Stopped amid the skipped updates, and killed after the checkpoint of update 4."
     whole, cut = (start_run(tmp_path / name, data, SHAPE, HALF) for name in ("whole", "cut"))
     assert train(whole)
-    if end == "stopped":  # amid the skipped updates
-        assert not train(cut, minutes=1e-9) and cut.checkpoints.load()[1]["scaler"]["scale"] == 2.0**25
-    else:  # after the checkpoint of update 4
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(Trainer, "log", lambda self, line, log=Trainer.log: log(self, line)
-                          if line["step"] < 7 else kill_now())
-            train(cut)
+    assert not train(cut, minutes=1e-9) and cut.checkpoints.load()[1]["scaler"]["scale"] == 2.0**25
     monkeypatch.undo()
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Trainer, "log", lambda self, line, log=Trainer.log: log(self, line)
+                      if line["step"] < 7 else kill_now())
+        train(Run.open(cut.folder))
     assert train(Run.open(cut.folder)) and told(cut.folder) == told(whole.folder)
     assert_same(cut.folder, whole.folder)
     states = [run.checkpoints.load()[1] for run in (cut, whole)]
@@ -597,6 +597,7 @@ def test_a_scaled_run_resumes_with_its_scale(data, tmp_path, overflowing, monkey
     assert cut.record.read()["metrics"]["skipped"] == whole.record.read()["metrics"]["skipped"] > 1
 
 
+@pytest.mark.slow  # one update daily: tests/model/test_model.py
 def test_losses_in_float16_are_nearly_those_in_float32(data, tmp_path):
     half, exact = (start_run(tmp_path / p, data, SHAPE, replace(HALF, precision=p)) for p in ("float16", "float32"))
     assert train(half) and train(exact) and "skipped" not in exact.record.read()["metrics"]
