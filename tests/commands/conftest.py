@@ -56,9 +56,10 @@ def two_alphabets(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def imported(tmp_path):
+@pytest.fixture(scope="session")
+def imported(tmp_path_factory):
     "A run of another program's model: our own, exported before."
-    export_hugging_face(load("grammar"), tmp_path / "marian")
-    import_command(str(tmp_path / "marian"), tmp_path / "imported")
-    return tmp_path / "imported"
+    folder = tmp_path_factory.mktemp("imported")
+    export_hugging_face(load("grammar"), folder / "marian")
+    import_command(str(folder / "marian"), folder / "imported")
+    return folder / "imported"

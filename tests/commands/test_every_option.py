@@ -81,7 +81,7 @@ def command_lines(draw) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def places(made, small_parser, tmp_path_factory):
+def places(made, imported, small_parser, tmp_path_factory):
     "What the words in capitals stand for. Each command line finds them as they were."
     folder = tmp_path_factory.mktemp("places")
     (folder / "FOLDER").mkdir()
@@ -93,11 +93,8 @@ def places(made, small_parser, tmp_path_factory):
     (folder / "EMPTY").touch()
     (folder / "BYTES").write_bytes(bytes(range(256)))
     (folder / "TOML").write_text("config = 'tiny'\n")
-    from annotated_transformer.commands.exchange import import_command
-    from annotated_transformer.decoding.translation import load
-    from annotated_transformer.exports.hugging_face import export_hugging_face
-    export_hugging_face(load("grammar"), folder / "MARIAN")
-    import_command(str(folder / "MARIAN"), folder / "IMPORTED")
+    shutil.copytree(imported, folder / "IMPORTED")
+    shutil.copytree(imported.parent / "marian", folder / "MARIAN")
     return folder
 
 
