@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,11 +15,9 @@ import pytest
 
 from annotated_transformer.commands import cli
 from annotated_transformer.corpus import corpora, grammar, sources
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary, load_vocabulary
 from annotated_transformer.decoding import evaluation, scores, translation
 from annotated_transformer.decoding.scores import score
 from annotated_transformer.decoding.translation import load
-from annotated_transformer.model.transformer import BASE
 from annotated_transformer.tools.files import file_digest
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
@@ -383,15 +380,9 @@ def test_scores_of_given_targets(tmp_path, capsysbinary):
     (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--split", "test"], ["--split"]),
     (["evaluate", "--translations", "DATA/test.de", "--references", "DATA/test.de", "--language", "klingon"],
      ["klingon"]),
-    (["evaluate", "grammar", "--src", "DATA/test.en"], ["--references"]),
     (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--split", "test"], ["--split"]),
     (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--beam-size", "0"],
      ["--beam-size 0"]),
-    (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--alpha", "nan"], ["alpha nan"]),
-    (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--alpha", "abc"],
-     ["--alpha", "abc"]),
-    (["evaluate", "grammar", "--src", "DATA/test.en", "--references", "DATA/test.de", "--beam-size", "two"],
-     ["--beam-size", "two"]),
 ])
 def test_wrong_options(made, tmp_path, capsys, arguments, named):
     wrong(arguments, named, made, tmp_path, capsys)
@@ -430,21 +421,6 @@ def test_record_of_text_that_is_not_the_runs(wmt, capsys, tmp_path):
     fails(["evaluate", wmt, "--data", tmp_path / "other", "--split", "test", "--record", tmp_path / "kept.json"],
           capsys, "kept.json")
     assert not (tmp_path / "kept.json").exists()
-
-
-def test_run_without_a_checkpoint(texts, capsys, tmp_path):
-    src, wanted, _ = texts
-    vocabulary = load_vocabulary(PRETRAINED)
-    small = replace(BASE, vocab_size=len(vocabulary), n_layers=1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8)
-    Run.create(tmp_path / "run", small, {"seed": 0}, {"vocabulary": vocabulary.digest, "tgt": "de"}, vocabulary)
-    fails(["evaluate", tmp_path / "run", "--src", src, "--references", wanted], capsys, "no checkpoint yet", "train")
-
-
-def test_vocabulary_that_is_not_the_runs(texts, capsys, tmp_path):
-    src, wanted, _ = texts
-    run = shutil.copytree(PRETRAINED, tmp_path / "run")
-    BytePairVocabulary.learn(src.read_text().splitlines() + wanted.read_text().splitlines(), 120).save(run)
-    fails(["evaluate", run, "--src", src, "--references", wanted], capsys, run, "vocabulary")
 
 
 def test_standard_input_is_one_text(tmp_path, monkeypatch, capsys):

@@ -461,11 +461,6 @@ def test_scores_on_the_way_are_missed_at_the_start(data, finished, tmp_path, mon
     assert (copy / "config.json").read_bytes() == before
 
 
-def test_the_average_of_a_run_without_checkpoints(imported, capsys):
-    for run in (imported, "ende"):
-        fails(["average", run, "--last", 1], capsys, f"{run}: ", "checkpoints" if run == imported else "")
-
-
 def test_a_text_changed_by_hand_is_not_trained_on(data, tmp_path, capsys):
     changed = shutil.copytree(data, tmp_path / "data")
     with open(changed / "train.en", "r+b") as file:
@@ -522,6 +517,7 @@ def test_not_a_run_directory(made, tmp_path, capsys):
 def test_an_imported_run_is_not_trained(imported, capsys):
     fails(["train", imported], capsys, "corpus")
     fails(["average", imported, "--best"], capsys, imported, "no checkpoints to choose from")
+    fails(["average", "ende", "--last", 1], capsys, "ende: ")
 
 
 def test_checkpoint_cut_short(made, copy, capsys):
