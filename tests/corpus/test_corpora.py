@@ -5,7 +5,6 @@ import io
 import json
 import lzma
 import os
-import sys
 import threading
 import tracemalloc
 import unicodedata
@@ -691,12 +690,6 @@ def test_multi30k_without_a_network(tmp_path, hub):
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
-def test_multi30k_without_the_library(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"datasets is not installed.*pip install 'annotated-transformer\[corpora\]'"):
-        multi30k(tmp_path / "out")
-
-
 def test_a_connection_that_breaks_in_the_middle_leaves_nothing(tmp_path, hub, monkeypatch):
     import datasets
 
@@ -773,27 +766,6 @@ def test_wmt14_from_a_folder(tmp_path):
         with pytest.raises(InputError, match=said):
             wmt14(tmp_path / "out3", "de", folder)
     assert not (tmp_path / "out3").exists()
-
-
-@pytest.mark.parametrize("tgt", ["de", "fr"])
-def test_wmt14_counts_what_cleaning_left_out(tmp_path, tgt):
-    "In the layout of WMT's own archives, both languages, several files, zipped and not."
-    odd = [("", "leer"), ("x", ""), ("word " * 251, "Wort " * 240), ("ja", "nein " * 10), ("yes " * 19, "oui oui")]
-    folder, langs = tmp_path / "wmt", ("en", tgt)
-    put_pairs(folder, f"europarl-v7.{tgt}-en", PAIRS + odd[:3], langs)
-    put_pairs(folder, f"commoncrawl.{tgt}-en", odd[3:] + PAIRS, langs, zipped=True)
-    put_pairs(folder, f"news-commentary-v9.{tgt}-en", odd[:1], langs)
-    for year in (2013, 2014):
-        put_pairs(folder, f"newstest{year}.en-{tgt}", SETS[:4] + odd[2:4], langs)
-    corpus = wmt14(tmp_path / "out", tgt, folder)
-    train, dev = corpus.splits["train"], corpus.splits["dev"]
-    assert (train["read"], train["pairs"]) == (46, 40)
-    assert counted(train["dropped"]) == {"empty": 3, "long": 1, "ratio": 2}
-    assert dev["pairs"] == 6 and counted(dev["odd"]) == {"long": 1, "ratio": 1}  # kept whole
-    assert ("train: left out of 46 pairs: 3 empty on one side, 1 over-long [--max-words], "
-            "2 out of proportion [--max-ratio]") in report(corpus)
-    closer = wmt14(tmp_path / "closer", tgt, folder, Cleaning(max_words=5, max_ratio=1.5))
-    assert counted(closer.splits["train"]["dropped"]) == {"empty": 3, "long": 3}
 
 
 def test_wmt14_streams_from_the_hub(tmp_path, hub, sacrebleu_cache, monkeypatch):
