@@ -15,7 +15,7 @@ import original  # noqa: E402
 import paper  # noqa: E402
 import slim  # noqa: E402
 import tables  # noqa: E402
-from chapters import builds_on, folds, link, minutes, read_chapters  # noqa: E402
+from chapters import builds_on, folds, link, read_chapters  # noqa: E402
 
 
 def test_every_citation_is_in_the_bibliography():
@@ -131,21 +131,6 @@ def test_the_appendix_is_folded_and_last():
                      ("Appendix", [("1 One", ["c"]), ("2 Two", ["d"])]), ("Around the book", [("", ["api"])])]
     chapters = read_chapters(ROOT / "nbs")
     assert [c.name for c in sorted(chapters, key=lambda c: c.appendix)] == [c.name for c in chapters]
-
-
-def test_reading_times_follow_their_rule():
-    "200 words, also printed ones, or 20 visible lines a minute, 15 seconds a picture or table, and what the cells run."
-    def code(source: str, *outputs: dict, fold: bool = False) -> dict:
-        return {"cell_type": "code", "source": source, "metadata": {"tags": ["hide-input"]} if fold else {},
-                "outputs": [{"data": data} for data in outputs]}
-    prose = {"cell_type": "markdown", "source": "word " * 400}
-    lines, picture, table = code("a = 1\n" * 60), {"image/png": "", "text/plain": ""}, {"text/html": ["<p><table>"]}
-    assert [minutes([prose]), minutes([lines]), minutes([code("a = 1\n" * 60, fold=True)])] == [2, 3, 1]
-    said = {"text/markdown": "word " * 400 + "\n| a | b |\n" * 99}
-    assert minutes([code("", said, fold=True)]) == 2
-    assert minutes([prose, lines, code("", *[picture] * 4, *[table] * 4, {"text/plain": "7"})], seconds=120) == 9
-    hour = [c for c in read_chapters(ROOT / "nbs") if c.hour]
-    assert all(0 < c.minutes_to_line <= c.minutes for c in hour) and sum(c.minutes_to_line for c in hour) <= 70
 
 
 def test_notation_names_what_there_is():

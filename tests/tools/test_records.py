@@ -20,7 +20,7 @@ from annotated_transformer.tools import records
 from annotated_transformer.tools.files import InputError, taken
 from annotated_transformer.tools.options import call
 from annotated_transformer.tools.records import (
-    add_record, by_seed, check_new, comparison_of, find_record, list_records, make_record, metric, move_record,
+    add_record, by_seed, check_new, find_record, list_records, make_record, metric, move_record,
     read_records, record_digest, results_folder, summary, write_record)
 from annotated_transformer.training.averaging import average_again
 from annotated_transformer.training.loop import train
@@ -133,17 +133,6 @@ def test_any_content_comes_back(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("content")
     add_record(record := example("a", extra=content), folder)
     assert read_records(folder) == {"a": record} and record_digest(dict(reversed(record.items()))) == record["digest"]
-
-
-@pytest.mark.parametrize("name, file", [
-    ("row_small_A1_seed0", "variations"), ("rival_test_recurrent_seed0", "rivals"),
-    ("wider_rates_trial_recurrent_adam_0.001", "wider_rates"),
-    ("to_the_end_transformer_seed0", "to_the_end"), ("to_8000_test_transformer_seed0", "to_8000"),
-    ("distance-longer_recurrent_seed1", "distance"),
-    ("small_keys_seed12", "section_3"),
-    ("something_new_seed0", "something")])
-def test_which_file_a_record_stands_in(name, file):
-    assert comparison_of(name) == file
 
 
 @pytest.mark.parametrize("content, said", [
