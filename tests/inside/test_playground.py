@@ -27,8 +27,11 @@ needs_node = pytest.mark.skipif(NODE is None, reason="no Node.js")
 SMALL = {"d_model": 32, "d_ff": 64, "n_heads": 4, "n_layers": 2}
 SWITCHES = ["positions", "scale", "feed_forward", "residual", "norm", "causal_mask", "cross_attention", "encoder",
             "embedding_scale", "warmup"]
-SETTINGS = [{**SMALL, "pre_norm": False}, {**SMALL, "pre_norm": True, "norm": False}]
-SETTINGS += [{**SMALL, "pre_norm": i % 2 == 0, name: False} for i, name in enumerate(SWITCHES)]
+# with each place of the norm: the whole, and what has to do with it; the others with one of them
+SETTINGS = [{**SMALL, "pre_norm": pre_norm, **off} for off in ({}, {"residual": False}, {"norm": False})
+            for pre_norm in (False, True)]
+SETTINGS += [{**SMALL, "pre_norm": i % 2 == 0, name: False}
+             for i, name in enumerate(SWITCHES) if name not in ("residual", "norm")]
 SETTINGS += [{"d_model": 16, "d_ff": 16, "n_heads": 1, "n_layers": 1, "scale": False, "label_smoothing": 0},
              {"d_model": 64, "d_ff": 128, "n_heads": 2, "n_layers": 1, "rate": 0.5, "warmup_steps": 3},
              {"d_model": 48, "d_ff": 20, "n_heads": 4, "n_layers": 3, "small_draw": False},
