@@ -1,4 +1,5 @@
 """`parse`: a tree a line, and the scores of a treebank."""
+import io
 import json
 import re
 
@@ -10,7 +11,7 @@ from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.parsing.treebanks import encode_trees, gold_trees, tree_corpus
 from annotated_transformer.parsing.trees import read_tree
 from annotated_transformer.training.loop import train
-from command_line import fails, in_process, typed
+from command_line import fails, typed
 from here import SMALL
 
 pytestmark = pytest.mark.usefixtures("short_outputs")
@@ -78,9 +79,10 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
     assert code == 2 and len(out) == 3 and "text, line 3" in told and "UTF-8" in told and told.count("\n") == 1
 
 
-def test_parse_from_a_pipe(small_parser):
-    done = in_process(["parse", small_parser / "run", *GREEDY], b"The dog sleeps.\n\n")
-    assert done.returncode == 0 and not done.stderr and done.stdout.count(b"\n") == 2 and done.stdout.startswith(b"(")
+def test_parse_from_a_pipe(small_parser, monkeypatch, capsysbinary):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n\n")))
+    code, out, told = typed(capsysbinary, "parse", small_parser / "run", *GREEDY)
+    assert code == 0 and not told and out.count("\n") == 2 and out.startswith("(")
 
 
 def test_a_part_of_a_treebank_is_scored(tmp_path, treebanks, capsysbinary):

@@ -22,7 +22,7 @@ from annotated_transformer.model.symbols import END, UNKNOWN
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.loop import train
-from command_line import fails, in_process, refused, said, write, wrong, wrong_with
+from command_line import fails, refused, said, write, wrong, wrong_with
 from here import SMALL
 from installed import plainly
 
@@ -47,14 +47,6 @@ def test_empty_line_on_one_side_is_left_out_and_counted(text, tmp_path, capsys):
     fails(["prepare", tmp_path / "strict", "--train", broken, text["train"][1], *rest, "--strict"], capsys, "broken.en",
           "line 10")
     assert not (tmp_path / "strict").exists()
-
-
-def test_ten_thousand_word_line_is_left_out_and_counted(text, tmp_path, capsys):
-    english = open(text["train"][0], encoding="utf-8").read().splitlines()
-    long = write(tmp_path / "long.en", ["dog " * 10_000] + english[1:])
-    told = said(capsys, "prepare", tmp_path / "data", "--train", long, text["train"][1], "--dev", *text["dev"],
-                "--test", *text["test"], "--vocab-size", "300")
-    assert "299 pairs" in told and "long" in told
 
 
 def test_a_folder_of_ones_own_is_not_swept_away(tmp_path, text, capsys):
@@ -127,12 +119,11 @@ def test_each_side_is_cut_with_its_own_vocabulary(two_alphabets, tmp_path, capsy
     assert load_vocabulary(corpus.folder).digest == vocabulary.digest
 
 
-def test_a_folder_whose_name_begins_with_a_dash(text, tmp_path):
-    done = in_process(["prepare", "--holdout", "10", "--vocab-size", "300", "--train", *text["train"], "--", "-data"],
-                      cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    advice = shlex.split(done.stderr.decode().splitlines()[-1].partition("Next: annotated-transformer ")[2])
-    assert advice[:2] == ["train", "runs/-data"] and advice[3::2] == ["./-data", "small"], done.stderr
+def test_a_folder_whose_name_begins_with_a_dash(text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    told = said(capsys, "prepare", "--holdout", 10, "--vocab-size", 300, "--train", *text["train"], "--", "-data")
+    advice = shlex.split(told.splitlines()[-1].partition("Next: annotated-transformer ")[2])
+    assert advice[:2] == ["train", "runs/-data"] and advice[3::2] == ["./-data", "small"], told
     assert wrong_with("train", advice[1:]) == ""
 
 
@@ -171,7 +162,7 @@ def test_a_treebank_is_prepared(tmp_path, treebanks):
     (["prepare", "NEW", "--train"], ["argument --train: expected at least one argument"]),
     *[(["prepare", "grammar", "NEW", "--vocab-size", size],
        [f"--vocab-size {size}: give a number from 5 to 10,000,000"])
-      for size in ("99999999999", "2147483647", "4", "-5")],
+      for size in ("2147483647", "4")],
     (["prepare", "grammar", "NEW", "--max-words", "80"], ["--max-words 80", "grammar"]),
     (["prepare", "multi30k", "NEW", "--holdout", "10"], ["--holdout 10", "multi30k"]),
     (["prepare", "multi30k", "NEW", "--train", "DATA/train.en", "DATA/train.de"],
@@ -192,27 +183,6 @@ def test_wrong_options(made, tmp_path, capsys, arguments, named):
     wrong(arguments, named, made, tmp_path, capsys)
 
 
-def test_empty_file(text, tmp_path, capsys):
-    (tmp_path / "empty.en").write_text("")
-    (tmp_path / "empty.de").write_text("")
-    fails(["prepare", tmp_path / "data", "--train", tmp_path / "empty.en", tmp_path / "empty.de"], capsys, "empty.en")
-    assert not (tmp_path / "data").exists()
-
-
-def test_files_of_different_lengths(text, tmp_path, capsys):
-    short = write(tmp_path / "short.de", ["eins", "zwei"])
-    fails(["prepare", tmp_path / "data", "--train", text["train"][0], short], capsys, "short.de", "300", "2")
-    assert not (tmp_path / "data").exists()
-
-
-def test_line_that_is_not_utf8(text, tmp_path, capsys):
-    lines = open(text["train"][1], "rb").read().split(b"\n")
-    (tmp_path / "latin.de").write_bytes(b"\n".join(lines[:6] + [b"Stra\xdfe"] + lines[7:]))
-    fails(["prepare", tmp_path / "data", "--train", text["train"][0], tmp_path / "latin.de"], capsys, "latin.de",
-          "line 7", "UTF-8")
-    assert not (tmp_path / "data").exists()
-
-
 @pytest.mark.parametrize("kind", ["bpe", "word-pieces"])
 def test_vocabulary_larger_than_the_text_allows(text, tmp_path, capsys, kind):
     said = fails(prepare_arguments(tmp_path / "data", text, "--vocab-size", "90000", "--vocabulary", kind), capsys,
@@ -220,13 +190,6 @@ def test_vocabulary_larger_than_the_text_allows(text, tmp_path, capsys, kind):
     largest = said.split("at most ")[1].split()[0]
     cli.main(prepare_arguments(tmp_path / "data", text, "--vocab-size", largest, "--vocabulary",
                                kind))  # the advice holds
-
-
-def test_files_that_name_another_language_are_refused(text, tmp_path, capsys):
-    english, german = text["train"]
-    fails(["prepare", tmp_path / "data", "--train", german, english, "--holdout", "10", "--src", "en", "--tgt", "de"],
-          capsys, "ends in .de, and its side's language is en")
-    assert not (tmp_path / "data").exists()
 
 
 def test_what_is_wrong_with_treebanks(tmp_path, treebanks, capsys):
