@@ -133,6 +133,11 @@ def test_the_appendix_is_folded_and_last():
     assert [c.name for c in sorted(chapters, key=lambda c: c.appendix)] == [c.name for c in chapters]
 
 
+def test_the_hour_is_about_an_hour():
+    hour = [c for c in read_chapters(ROOT / "nbs") if c.hour]
+    assert 55 <= sum(c.minutes_to_line for c in hour) <= 65
+
+
 def test_notation_names_what_there_is():
     import annotated_transformer.model.transformer
     words = (ROOT / "site" / "pages" / "notation.md").read_text(encoding="utf-8")
