@@ -80,6 +80,7 @@ from annotated_transformer.decoding import scores
 from annotated_transformer.tools import records
 print(load("grammar").translate("The cow is old, but it plays."), records.versions()["torch"] != "")
 print(load("ende").translate("The weather will be nice tomorrow."))
+assert "sympy" not in sys.modules  # PyTorch's compiler comes with it: seconds, and 70 MB
 for extra, call in (("scores", lambda: scores.bleu(["a"], ["a"])), ("all", lambda: cli.run_command(["demo"]))):
     try:
         call()

@@ -32,7 +32,7 @@ from ..engine.fast import evaluating, plain
 from ..engine.kernels import (
     DEFAULT_PRECISION, STORED, Precision, check_finite)
 from ..engine.kinds import architecture, max_positions
-from ..engine.kv_cache import fill, packed, weights_stamp
+from ..engine.kv_cache import Unfilled, fill, packed, weights_stamp
 from ..model.attention import recording
 from ..model.symbols import END, START
 from ..model.transformer import Transformer
@@ -373,7 +373,7 @@ def translator_of(run: Run, weights: Mapping[str, Tensor], precision: Precision 
     if is_far_larger(run.model_config(), shapes):  # before the model takes memory and time
         raise wrong
     in_turn = architecture(kind).model is Transformer and device.type == "cpu"
-    with torch.device("meta") if in_turn else contextlib.nullcontext():  # without memory until it is filled
+    with Unfilled() if in_turn else contextlib.nullcontext():
         model = run.model()
     if shapes != {name: x.shape for name, x in model.state_dict().items()}:
         raise wrong
