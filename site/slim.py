@@ -84,7 +84,7 @@ def slim(site: Path, about: dict[str, str]) -> None:
         # code whose colour says nothing: names, punctuation, operators, spaces, text within strings
         page = re.sub(r'<span class="(?:n|p|o|w|nn|si|fm|bp)">([^<]*)</span>', r"\1", page)
         page = page.replace("padding: 4px 14px; vertical-align: top; border: none; ", "")  # book.css has it
-        page = re.sub(r'<(t[dh]) style="text-align: (r|l)(?:ight|eft);?">', r'<\1 class="\2">', page)
+        page = re.sub(r'<(t[dh][^>]*) style="text-align: (r|l)(?:ight|eft);?">', r'<\1 class="\2">', page)
         page = re.sub(r"<img (?![^>]*loading=)", '<img loading="lazy" ', page)
         if name != "search":
             page = scripts(scripts(page, SEARCH, ""), LATER, r"<script defer\1></script>")

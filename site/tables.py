@@ -11,16 +11,23 @@ def is_number(text: str) -> bool:
     return bool(NUMBER.fullmatch(text.strip()))
 
 
-def whole_labels(html: str) -> str:
-    "HTML whose tables break no short label in two: `layer 1, head 2` stays on one line."
-    return re.sub(r"(<t[dh][^>]*>)([^<>]{1,24})(?=</t[dh]>)",
-                  lambda m: m[1] + m[2].replace(" ", "\N{NO-BREAK SPACE}"), html)
+def marked(html: str) -> str:
+    """HTML whose cells say what a line's end may do to them: `data-whole` is a short label, `data-long` a digest.
+
+    The style sheet keeps `layer 1, head 2` on one line where it fits, and breaks a digest on a telephone.
+    """
+    def cell(match: re.Match) -> str:
+        tag, about, words = match.groups()
+        whole, long = " " in words and len(words) <= 24, len(words) >= 32 and not re.search(r"\s", words)
+        return f"<{tag}{' data-whole' * whole}{' data-long' * long}{about}>{words}"
+
+    return re.sub(r"<(t[dh])\b([^>]*)>([^<>]+)(?=</t[dh]>)", cell, html)
 
 
 def plain(html: str) -> str:
     "HTML with a table of pandas' in the book's style; other HTML but for its labels as it is."
     if 'class="dataframe"' not in html and "T_" not in html:
-        return whole_labels(html)
+        return marked(html)
     from bs4 import BeautifulSoup
     page = BeautifulSoup(html, "html.parser")
     for element in page.find_all("style"):
@@ -42,4 +49,4 @@ def plain(html: str) -> str:
             for side, cell in zip(sides if len(cells) == width else ["left"] * len(cells), cells):
                 cell["style"] = f"text-align: {side}"
         table["class"] = "plain"
-    return whole_labels(str(page))
+    return marked(str(page))

@@ -156,4 +156,5 @@ def test_tables_have_one_style():
     named = tables.plain(frame.set_index("word").to_html())
     assert "word" in named and ">a<" in named
     assert tables.plain("<b>1</b>") == "<b>1</b>"
-    assert tables.plain("<td>layer 1, head 2</td>") == "<td>layer\u00a01,\u00a0head\u00a02</td>"
+    for words, mark in (("layer 1, head 2", " data-whole"), ("ab01" * 16, " data-long"), ("word", ""), ("a " * 13, "")):
+        assert tables.plain(f"<td>{words}</td>") == f"<td{mark}>{words}</td>"
