@@ -149,18 +149,27 @@ def imports_first(cells: list[dict]) -> list[dict]:
 
 
 def folded(cell: dict) -> bool:
-    "A cell that shows nothing until it is opened."
-    return cell["cell_type"] == "code" and not cell["outputs"] and cell["metadata"] == {"tags": ["hide-input"]}
+    "A cell whose code is folded."
+    return cell["cell_type"] == "code" and cell["metadata"] == {"tags": ["hide-input"]}
+
+
+def empty(cell: dict) -> bool:
+    "A cell that shows nothing until it is opened: code, or the imports."
+    prompt = cell["metadata"].get("mystnb", {}).get("code_prompt_show")
+    return cell["cell_type"] == "code" and not cell["outputs"] and (folded(cell) or prompt == "Show imports")
+
+
+def joined(one: dict, two: dict) -> dict:
+    return {**two, "source": f"{one['source']}\n\n\n{two['source']}"}
 
 
 def fewer_folds(cells: list[dict]) -> list[dict]:
-    "Folded cells that stand together become one."
+    "Folded cells that stand together become one, under what the last of them shows; imports alone stay apart."
     made = []
     for cell in cells:
-        if made and folded(cell) and folded(made[-1]):
-            made[-1] = {**made[-1], "source": f"{made[-1]['source']}\n\n\n{cell['source']}"}
-        else:
-            made.append(cell)
+        while folded(cell) and made and empty(made[-1]) and (folded(made[-1]) or cell["outputs"]):
+            cell = joined(made.pop(), cell)
+        made.append(cell)
     return made
 
 

@@ -138,6 +138,23 @@ def test_the_hour_is_about_an_hour():
     assert 55 <= sum(c.minutes_to_line for c in hour) <= 65
 
 
+def test_folds_that_show_nothing_join_the_next():
+    def folded(source: str, shows: bool, **prompt: str) -> dict:
+        return {"cell_type": "code", "source": source, "outputs": [{}] if shows else [],
+                "metadata": {"tags": ["hide-input"], **({"mystnb": prompt} if prompt else {})}}
+
+    imports = folded("import", False, code_prompt_show="Show imports")
+    one, two, picture = folded("one", False), folded("two", False), folded("picture", True)
+    solution, words = folded("solve", True, code_prompt_show="Show a solution"), build.markdown("words")
+
+    def made(*cells: dict) -> list[str]:
+        return [" ".join(cell["source"].split()) for cell in build.fewer_folds([*cells])]
+
+    assert made(words, imports, one, two, picture) == ["words", "import one two picture"]
+    assert made(imports, one, words, two, picture) == ["import", "one", "words", "two picture"]
+    assert made(picture, one, solution) == ["picture", "one", "solve"]
+
+
 def test_notation_names_what_there_is():
     import annotated_transformer.model.transformer
     words = (ROOT / "site" / "pages" / "notation.md").read_text(encoding="utf-8")
