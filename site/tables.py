@@ -12,13 +12,13 @@ def is_number(text: str) -> bool:
 
 
 def marked(html: str) -> str:
-    """HTML whose cells say what a line's end may do to them: `data-whole` is a short label, `data-long` a digest.
+    """HTML whose cells say how their lines may break: `data-whole` is a short label, `data-long` has a digest, say.
 
     The style sheet keeps `layer 1, head 2` on one line where it fits, and breaks a digest on a telephone.
     """
     def cell(match: re.Match) -> str:
         tag, about, words = match.groups()
-        whole, long = " " in words and len(words) <= 24, len(words) >= 32 and not re.search(r"\s", words)
+        whole, long = " " in words and len(words) <= 24, bool(re.search(r"\S{22}", words))
         return f"<{tag}{' data-whole' * whole}{' data-long' * long}{about}>{words}"
 
     return re.sub(r"<(t[dh])\b([^>]*)>([^<>]+)(?=</t[dh]>)", cell, html)

@@ -173,5 +173,6 @@ def test_tables_have_one_style():
     named = tables.plain(frame.set_index("word").to_html())
     assert "word" in named and ">a<" in named
     assert tables.plain("<b>1</b>") == "<b>1</b>"
-    for words, mark in (("layer 1, head 2", " data-whole"), ("ab01" * 16, " data-long"), ("word", ""), ("a " * 13, "")):
+    for words, mark in (("layer 1, head 2", " data-whole"), ("ab01" * 16, " data-long"), ("word", ""), ("a " * 13, ""),
+                        ("as (confirm_captions.toml) says", " data-long")):
         assert tables.plain(f"<td>{words}</td>") == f"<td{mark}>{words}</td>"
