@@ -98,6 +98,7 @@ def chart(output: dict, here: str, name: str, static: Path) -> dict:
     (static / "charts" / f"{name}.js").write_text(script, encoding="utf-8")
     size = output.get("metadata", {}).get("image/png", {})
     shape = "".join(f' {side}="{size[side]}"' for side in ("width", "height") if side in size)
+    shape += f' style="--wide: {size["width"]}px"' if "width" in size else ""  # how far book.css may shrink it
     words, picture = html.escape(about(spec), quote=True), link(f"_static/charts/{name}.png", here)
     bound = [param for param in spec.get("params", []) if isinstance(param.get("bind"), dict)]
     controls = ' data-controls="1"' if bound else ""

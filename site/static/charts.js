@@ -27,6 +27,7 @@ async function draw(figure) {
   addPlay(place, shown.view, spec);
   figure.querySelector('.drawn').replaceChildren(place);
   figure.querySelector('button.live')?.remove();
+  reachable();
 }
 
 // A reader's letters may be wider than ours; on a telephone, charts that stand side by side stand one under the other, their legends below.
@@ -70,12 +71,12 @@ document.querySelectorAll("figure.chart").forEach((figure, number) => {
 new MutationObserver(() => document.querySelectorAll("figure.chart").forEach(figure => figure.view && draw(figure)))
   .observe(document.documentElement, {attributes: true, attributeFilter: ["data-theme"]});
 
-// formulas that are wider than the page scroll by the keyboard, too
+// formulas and charts that are wider than the page scroll by the keyboard, too
 function reachable() {
   for (const box of document.querySelectorAll("div.math, mjx-container[display], figure.chart .drawn"))
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    box.scrollWidth > box.clientWidth ? box.tabIndex = 0 : box.removeAttribute("tabindex");
 }
-window.addEventListener("load", () => window.MathJax?.startup?.promise?.then(reachable));
+window.addEventListener("load", () => Promise.resolve(window.MathJax?.startup?.promise).then(reachable));
 window.addEventListener("resize", reachable);
 
 // the live pages of the first screen are fetched when the text stands, those to try when they are opened
