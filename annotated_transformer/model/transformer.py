@@ -8,6 +8,7 @@ __all__ = ['BASE', 'BIG', 'BIG_EN_FR', 'TransformerConfig', 'attention_sublayer'
 
 # %% ../../nbs/model/transformer.ipynb #5c722a9c
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Annotated, Literal
 
 from jaxtyping import Bool, Float, Int
@@ -97,14 +98,14 @@ def initialise(model: nn.Module, n_layers: int) -> None:
 def check_config(c: TransformerConfig) -> None:
     "Raises a ValueError that names the field whose value is impossible."
     for name in ("vocab_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_length", "n_p"):
-        if getattr(c, name) is not None and getattr(c, name) < 1:
-            raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more")
+        if (value := getattr(c, name)) is not None and not (isinstance(value, Integral) and value >= 1):
+            raise ValueError(f"{name} is {value!r}: give a whole number, 1 or more")
     for name in ("dropout", "attention_dropout"):
-        if not 0 <= getattr(c, name) < 1:
-            raise ValueError(f"{name} is {getattr(c, name)}: give a number from 0 to below 1")
+        if not (isinstance(value := getattr(c, name), Real) and 0 <= value < 1):
+            raise ValueError(f"{name} is {value!r}: give a number from 0 to below 1")
     for name, otherwise in (("parameter_heads", "a feed-forward network"), ("src_vocab_size", "the shared vocabulary")):
-        if getattr(c, name) < 0:
-            raise ValueError(f"{name} is {getattr(c, name)}: give 1 or more, or 0 for {otherwise}")
+        if not (isinstance(value := getattr(c, name), Integral) and value >= 0):
+            raise ValueError(f"{name} is {value!r}: give a whole number, 1 or more, or 0 for {otherwise}")
     if c.positions not in ("sinusoidal", "learned"):
         raise ValueError(f"positions is {c.positions!r}: give 'sinusoidal' or 'learned'")
 

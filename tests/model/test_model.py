@@ -423,6 +423,12 @@ def test_a_size_below_one_is_refused_by_name(field):
         Transformer(replace(BASE, **{field: 0}))
 
 
+@pytest.mark.parametrize("field, value", [("n_heads", "8"), ("n_heads", 8.0), ("dropout", "0.1"), ("n_p", "no")])
+def test_a_value_of_another_type_is_refused_by_name(field, value):
+    with pytest.raises(ValueError, match=f"{field} is {value!r}: give a (whole )?number"):
+        Transformer(replace(BASE, **{field: value}))
+
+
 @pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN")
 def test_products_by_onednn():
     "Also on processors where MKL is the faster library; that they are right, the chapter proves."
