@@ -100,7 +100,9 @@ def start_run(folder: str | Path, data: str | Path, model: Any, training: Traini
 
 # %% ../../nbs/training/starting.ipynb #70a3b008
 def training_config(run: Run) -> TrainingConfig:
-    "The run's training configuration. Raises InputError where config.json does not hold one."
+    "The run's training configuration. Raises InputError where config.json does not hold one, or it was imported."
+    if "imported" in run.config:
+        raise InputError(f"{run.folder}: imported, and not trained further: translate with it, or train a new run")
     try:
         check_fields(run.config["training"], TrainingConfig, "training")
         return TrainingConfig(**run.config["training"])
