@@ -9,6 +9,7 @@ __all__ = ['place_in', 'check_part', 'kind_written', 'read_configuration', 'is_r
 import re
 import tomllib
 from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,15 @@ def read_configuration(path: Path) -> tuple[str | None, dict[str, Any]]:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not TOML: {error}") from None
-    kind = kind_written(path, text, content)
+    parts = {"model": architecture(kind_written(path, text, content)).config, "training": TrainingConfig}
     for key in content:
-        if key not in ("config", "kind", "model", "training"):
-            raise InputError(f"{place_in(path, text, key)}: {key}: no such key; "
-                             "there are config, kind, model and training")
-    model = check_part(path, text, content.get("model", {}), "model", architecture(kind).config)
-    training = check_part(path, text, content.get("training", {}), "training", TrainingConfig)
+        if key not in ("config", "kind", *parts):
+            part = next((f"put it below [{part}]" for part, its in parts.items() if key in signature(its).parameters),
+                        "there are config, kind, model and training")
+            raise InputError(f"{place_in(path, text, key)}: {key}: no such key; {part}")
+    model, training = (check_part(path, text, content.get(part, {}), part, its) for part, its in parts.items())
     changes = {name: value for name, value in (model | training).items() if name not in DECIDED}
-    return content.get("config", kind if "kind" in content else None), changes
+    return content.get("config", content.get("kind")), changes
 
 # %% ../../nbs/commands/configuration.ipynb #9dcb1311
 def is_run_of_preset(place: str) -> bool:

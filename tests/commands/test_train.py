@@ -366,7 +366,7 @@ def test_a_configuration_file(mark, tmp_path):
     ('config = "tiny"\ntraining.steps = "many"', "line 2: steps is 'many'"),
     ('\nmodel = {n_layers = 1, d_k = "2"}', "line 2: d_k is '2'"), ('[model]\n"d\\u005fk" = "2"', "toml: d_k is '2'"),
     (TOML.replace("rate = 2", 'precision = "half"'), "line 6: precision is 'half': give one of"),
-    ("steps = 7\n" + TOML, "line 1: steps: no such key"), ("[model\n", "not TOML"),
+    ("steps = 7\n" + TOML, "line 1: steps: no such key; put it below [training]"), ("[model\n", "not TOML"),
     ("config = 3", "line 1: config is 3: give the name of a preset"),
     ('kind = "perceptron"', "line 1: kind is 'perceptron'"),
     ('config = "tiny"\nkind = "recurrent"',
@@ -514,8 +514,9 @@ def test_not_a_run_directory(made, tmp_path, capsys):
     fails(["train", tmp_path / "occupied", "--data", made / "data", "--config", "tiny"], capsys, "occupied")
 
 
-def test_an_imported_run_is_not_trained(imported, capsys):
-    fails(["train", imported], capsys, "corpus")
+def test_an_imported_run_is_not_trained(imported, made, capsys):
+    for where in ([imported], ["new", "--data", made / "data", "--config", imported]):
+        fails(["train", *where], capsys, f"{imported}: imported, and not trained further: translate with it")
     fails(["average", imported, "--best"], capsys, imported, "no checkpoints to choose from")
     fails(["average", "ende", "--last", 1], capsys, "ende: ")
 
