@@ -307,8 +307,8 @@ def languages(src: str | None, tgt: str | None, files: Iterable[Sequence]) -> tu
     found = [[language_of(paths[side]) for paths in both] for side in (0, 1)]
     langs = [name or next(filter(None, endings), None) for name, endings in zip(given, found)]
     if None in langs:
-        raise InputError(
-            "--src and --tgt: the files' endings do not name the languages: give two codes, such as en and de")
+        raise InputError("--src and --tgt: no two files whose endings name the languages: give the second file, as in "
+                         "text.en text.de, or two codes, such as en and de")
     check_languages(*langs)
     for paths in both:
         for path, language in zip(paths, langs):
