@@ -46,6 +46,8 @@ def export_command(
         raise InputError(f"--quantization {quantization}: has no effect with --to {to}: leave one of them out")
     check_free(folder)
     translator = load(run, "float32")  # the weights as they are: the other program rounds them
+    if theirs := translator.run.config.get("imported"):
+        raise InputError(f"{run}: imported, and only what was trained here is exported: take {theirs['from']} itself")
     if to == "ctranslate2":
         export_ctranslate2(translator, folder, quantization)
     else:

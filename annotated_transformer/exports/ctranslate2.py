@@ -44,7 +44,7 @@ def numbers(tensor: Tensor) -> np.ndarray:
 def check_transformer(model: nn.Module, vocabulary: Vocabulary | None = None) -> None:
     "Raises InputError for a model or a vocabulary of another kind, which does not fit into other programs' formats."
     if not isinstance(model, Transformer) or type(model.config) is not TransformerConfig:
-        raise InputError(f"{type(model).__name__}: only Transformers of this package's kind can be exported")
+        raise InputError(f"{type(model).__name__}: only this package's Transformers can be exported: train one")
     if vocabulary is not None and vocabulary.suffix not in LIBRARIES:
         raise InputError(f"{NAME}{vocabulary.suffix}: another program's vocabulary is not exported: train a run with "
                          "one of this package's")

@@ -22,6 +22,10 @@ def test_weights_that_ship_are_not_replaced(made, tmp_path, monkeypatch, capsys)
     assert not (tmp_path / "ende").exists()
 
 
+def test_an_imported_run_is_not_exported(imported, tmp_path, capsys):
+    fails(["export", imported, tmp_path / "new"], capsys, f"{imported}: imported", f"take {imported.parent / 'marian'}")
+
+
 def test_where_a_page_goes_is_looked_at_before_the_work(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "explore-grammar.html").mkdir()
