@@ -241,4 +241,5 @@ def one_line_errors(program: str) -> Iterator[None]:
             fail(program, str(error))
         if not isinstance(error, OSError):
             raise
-        fail(program, f"{error.filename or 'reading or writing'}: {error.strerror or error}")
+        place = "standard output" if error.errno == errno.ENOSPC else "reading or writing"  # `writing` names its file
+        fail(program, f"{error.filename or place}: {error.strerror or error}")

@@ -365,6 +365,7 @@ def test_a_line_cut_short_takes_no_other_with_it(tmp_path):
 
 @pytest.mark.parametrize("raised, code, told", [
     (KeyboardInterrupt(), 130, ""),
+    (OSError(28, "No space left on device"), 2, "a_module: standard output: No space left on device\n"),
     (OSError(28, "No space left on device", "out.json"), 2, "a_module: out.json: No space left on device\n"),
     (InputError("--n 0: give 1 or more"), 2, "a_module: --n 0: give 1 or more\n")])
 def test_programs_end_without_a_traceback(raised, code, told, capsys):
