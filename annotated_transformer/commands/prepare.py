@@ -21,6 +21,7 @@ from ..corpus.cleaning import Cleaning
 from ..corpus.corpora import Corpus
 from ..tools.files import InputError, needs
 from ..tools.options import flag, say
+from ..tools.records import check_place
 from ..tools.text_files import in_shell
 from ..corpus.sources import mixed_corpus, multi30k, wmt14
 from ..training.runs import find_run
@@ -137,6 +138,8 @@ def prepare_corpus(folder: Path, make: Callable[[Cleaning], Corpus], overwrite: 
                         normaliser="none" if wanted.own else "nfc")  # one of one's own has its own
     kept = (folder / "corpus.json").exists() and not overwrite
     wanted.given()  # before the text, which may take long
+    if not folder.exists():
+        check_place(folder, "the folder")
     made = make(cleaning)
     if kept:
         say(f"Kept: the text in {folder}")

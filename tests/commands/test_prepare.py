@@ -150,6 +150,8 @@ def test_a_treebank_is_prepared(tmp_path, treebanks):
 @pytest.mark.parametrize("arguments, named", [
     (["prepare", "grammar", "NEW", "--src", "de", "--tgt", "en"], ["--src de", "prepare grammar --help"]),
     (["prepare", "NEW"], ["--train"]),
+    (["prepare", "NEW", "--train", "DATA/train.en"], ["give the second file, as in text.en text.de"]),
+    (["prepare", "grammar", "DATA/train.en/new"], ["the folder DATA/train.en/new: nothing can be written there"]),
     (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "unigram"],
      ["--vocabulary unigram: give bpe, word-pieces, or a file"]),
     (["prepare", "NEW", "--train", "DATA/train.en", "DATA/train.de", "--vocabulary", "NOTHING.model"],
