@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from errno import ESTALE
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from ..corpus.corpora import Corpus
 from ..tools.files import InputError, counted, file_digest
 from ..tools.options import flag, say, write_bytes
 from ..tools.records import check_place, make_record, write_record
-from ..training.runs import Run, is_pretrained
+from ..training.runs import Run, file_stamp, is_pretrained
 from ..decoding.scores import (
     Score, Tokenizer, check_scoring, moses_languages, paired, score, tokenizer_of)
 
@@ -202,6 +203,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     "The `score_summary` of a run, or of several as one, on a split, kept in the run's record, or on two files."
     members = [load_translator(run) for run in runs]
     translator = ensemble(members)
+    stamps = [file_stamp(member.run.folder / "averaged.safetensors") for member in members]
     rival = (load_translator(against)
              if against is not None and (Path(against).is_dir() or not Path(against).exists()) else None)
     language, tokenize = known_language(language, translator.run.config["data"].get("tgt"), tokenize)
@@ -218,7 +220,9 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
     searched, search = search, search | {"precision": translator.precision}
     together = {"ensemble": [str(run) for run in runs]} if len(runs) > 1 else {}
     try:
-        for member in members:
+        for member, stamp in zip(members, stamps):
+            if file_stamp(path := member.run.folder / "averaged.safetensors") != stamp:  # a training has just ended
+                raise OSError(ESTALE, "has changed since it was loaded", str(path))
             member.run.record.add_evaluation(name, result.metrics, **search, **together)  # a look at a set is noted
         scored = keep_scores(translator.run, name, result, search, facts) if record or (kept and not src) else None
         if record is not None:

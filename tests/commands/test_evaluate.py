@@ -224,6 +224,20 @@ def test_scores_are_shown_where_they_cannot_be_kept(copy, tmp_path, monkeypatch,
     assert "sacreBLEU" in out and "evaluations.jsonl: Permission denied: the scores are not kept there" in told
 
 
+def test_scores_of_weights_that_a_training_has_replaced_are_not_kept(copy, monkeypatch, capsys):
+    record, weights, score = copy / "record.json", copy / "averaged.safetensors", evaluation.evaluate
+
+    def slow(*arguments, **options):
+        found = score(*arguments, **options)
+        weights.write_bytes(weights.read_bytes())
+        return found
+    monkeypatch.setattr(evaluation, "evaluate", slow)
+    before = record.read_bytes()
+    out, told = evaluated(capsys, copy, *GREEDY)
+    assert "sacreBLEU" in out and f"{weights}: has changed since it was loaded: the scores are not kept there" in told
+    assert record.read_bytes() == before and not (copy / "evaluations.jsonl").exists()
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
@@ -424,6 +438,9 @@ def test_record_of_text_that_is_not_the_runs(wmt, capsys, tmp_path):
 
 
 def test_standard_input_is_one_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    line = fails(["evaluate", "--translations", "-", "--references", "text.de"], capsys)
+    assert line == "annotated-transformer: standard input is empty: give another file"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Der Hund schläft.\n".encode())))
     fails(["evaluate", "--translations", "-", "--references", "-"], capsys, "-: standard input holds one text")
 
