@@ -187,10 +187,10 @@ def starting_point(source: str, data: Path) -> tuple[tuple[Any, TrainingConfig] 
     if Path(source).is_file():
         return None, load_weights(source)
     run = find_run(source)
+    training = replace(training_config(run), precision="auto")
     if run.vocabulary().digest != load_vocabulary(data).digest:
         raise InputError(f"--from {source}: its vocabulary is not that of {data}: "
                          f"prepare the data with --vocabulary-from {source}")
-    training = replace(training_config(run), precision="auto")
     return (run.model_config(), training), {name: tensor.float() for name, tensor in run.weights().items()}
 
 
