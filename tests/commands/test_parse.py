@@ -80,7 +80,7 @@ def test_parse_stops_at_bytes_that_are_not_utf8(lines_of):
 
 
 def test_parse_from_a_pipe(small_parser, monkeypatch, capsysbinary):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"The dog sleeps.\n\n"))))
     code, out, told = typed(capsysbinary, "parse", small_parser / "run", *GREEDY)
     assert code == 0 and not told and out.count("\n") == 2 and out.startswith("(")
 

@@ -398,7 +398,8 @@ def test_what_python_may_not_ask(ask, made):
     ("model", "n_layers", 10**9, "do not fit"), ("model", "d_model", 2**20, "do not fit"),
     ("model", "vocab_size", 10**13, "do not fit"),
     ("model", "parameter_heads", 10**6, "do not fit"), ("data", "longest", "long", "longest"),
-    ("data", "tgt", 5, "tgt"), ("model", "n_heads", 0, "n_heads is 0: give 1"), ("data", "folder", 5, "folder is 5"),
+    ("data", "tgt", 5, "tgt"), ("data", "folder", 5, "folder is 5"),
+    ("model", "n_heads", 0, "n_heads is 0: give a whole number, 1 or more"),
     ("data", "normaliser", ["nfc"], "normaliser"), ("data", "splits", {"dev": 5}, "splits"),
     ("data", "longest", {"src": -5}, "longest"), ("", "kernel", ["x"], "kernel"), ("", "extended", 5, "extended")])
 def test_what_a_stranger_wrote_in_a_configuration(part, name, value, said, copy, capsys):

@@ -212,7 +212,8 @@ def test_python_opens_it(tmp_path):
 
 
 @pytest.mark.parametrize("argv, said", [
-    (["export", "{run}", "{new}"], "of this package's kind"), (["import", "{run}", "{new}"], "already"),
+    (["export", "{run}", "{new}"], "imported, and only what was trained here is exported"),
+    (["import", "{run}", "{new}"], "already"),
     (["import", "{theirs}", "{run}"], "exists already"),
 ])
 def test_what_cannot_be_done_with_it(argv, said, tmp_path, capsys):
