@@ -171,7 +171,7 @@ def expected() -> list[str]:
         f"{sides.count(1)} so and {sides.count(-1)} not so, by 95% intervals, each by itself; "
         f"{sides.count(0)} open",
         f"{f1('chosen')} F1 ({f1('recurrent')}) from 25,095 trees, one run each; "
-        f"{f1('tenth_5000')} F1 ({f1('tenth_5000_recurrent')}) from 2,510, {few[0]} and {few[1]} runs",
+        f"{f1('tenth_5000')} F1 ({f1('tenth_5000_recurrent')}) from 2,510, {few[0]} runs against {few[1]}",
         f"{100 * of('alignment_ende', 'aer'):.1f} % errors (AER); IBM model 1: {100 * of('ibm_model_1', 'aer'):.1f} %",
         f"two cores: {min(cores):.2f} to {max(cores):.2f} of its time, by round; an H200, one round: {small:.2f} with "
         f"512 tokens (captured against eager), {large:.2f} with the paper's 25,000"]
