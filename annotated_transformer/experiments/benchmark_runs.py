@@ -147,8 +147,8 @@ def command_records(name: str, src: Path, rounds: int, out: Path) -> list[dict]:
             words = contestant.lower().replace(",", "").replace(" ", "_")
             return f"decoding_command_{words}_{count}_{machine()}"
 
-        for name in (title(contestant, count) for count in asked for contestant in asked[count]):
-            check_new(name, out)
+        for record in (title(contestant, count) for count in asked for contestant in asked[count]):
+            check_new(record, out)
         for count, lines in texts.items():
             found: dict[str, list[dict]] = {contestant: [] for contestant in asked[count]}
             for contestant in asked[count] * rounds:
