@@ -9,6 +9,7 @@ __all__ = ['Preset', 'CHANGEABLE', 'SHOWN', 'MOST_WORDS', 'check_options', 'chec
            'train_command', 'average_command']
 
 # %% ../../nbs/commands/train.ipynb #e8a53dd8
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields, replace
 from inspect import signature
@@ -252,7 +253,7 @@ def kind_asked(argv: Sequence[str]) -> str:
     parser.add_argument("--kind")
     parser.add_argument("--config")
     given, rest = parser.parse_known_args(argv)
-    runs = [word for word in rest if (Path(word) / "config.json").is_file()]
+    runs = [word for word in rest if os.path.isfile(os.path.join(word, "config.json"))]  # a word may be a long text
     kinds_in = (kind_in(place) for place in (given.config, *runs) if place)
     return given.kind or next(filter(None, kinds_in), "transformer")
 
@@ -350,7 +351,7 @@ def train_command(
 def average_command(
     run: Annotated[Path, "a run directory"], /, *,
     last: Annotated[int | None, "how many of the newest checkpoints to average"] = None,
-    best: Annotated[bool, "take the one whose development set was best"] = False,
+    best: Annotated[bool, "take the one that did best on the development set"] = False,
     data: Annotated[Path | None, "the corpus that it was trained on, where that has moved"] = None,
 ) -> None:
     """Choose the checkpoints to translate with: the average of the last ones, or the best single one.

@@ -15,7 +15,7 @@ import torch
 
 
 # %% ../../nbs/decoding/evaluation.ipynb #70a2b004
-from .scores import Score, Tokenizer, check_scoring, score, word_perplexity
+from .scores import Score, Tokenizer, check_scoring, score, tokenizer_of, word_perplexity
 from .search import SearchConfig
 from .translation import Translator
 from ..engine.fast import fast
@@ -87,7 +87,8 @@ def reference_losses(translator: Translator, src: Sequence[str], tgt: Sequence[s
     for batch in translator.reference_batches(src, tgt):
         real = batch.tgt[:, 1:] != PAD
         loss, right = torch.zeros(real.shape, dtype=torch.float64), torch.zeros_like(real)
-        loss[real], right[real] = (of_tokens.cpu() for of_tokens in target_losses(model, batch))
+        losses, first = target_losses(model, batch)
+        loss[real], right[real] = losses.cpu().double(), first.cpu()
         yield batch.indices, loss, right, real
 
 
@@ -111,9 +112,10 @@ def write_sentences(path: Path, translator: Translator, src: Sequence[str], refe
     sums = np.zeros((len(references), 3))
     for rows, loss, right, tokens in reference_losses(translator, src, references):
         sums[rows] = torch.stack([loss.sum(1), tokens.sum(1), right.sum(1)], 1).numpy()
+    by_words = BLEU(tokenize=tokenizer_of(translator.run and translator.run.config["data"].get("tgt")))
     with writing(path, "w") as file:
         print(*SENTENCE, sep="\t", file=file)
         for translation, reference, (nats, tokens, right) in zip(translations, references, sums):
-            b = BLEU().corpus_score([translation], [[reference]])
+            b = by_words.corpus_score([translation], [[reference]])
             print(b.sys_len, b.ref_len, *b.counts, *b.totals, f"{nats:.4f}", int(tokens), int(right),
                   sep="\t", file=file)

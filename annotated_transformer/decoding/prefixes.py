@@ -65,11 +65,13 @@ def parse_prefixes(config: SearchConfig, encoded: list[list[int]], vocabulary: V
                          "give one for each line, or one text for all")
     found = [parse_prefix(prefix, vocabulary) for prefix in given]
     bytewise = "<0x00>" in vocabulary.pieces(range(len(vocabulary)))
-    for (ids, text), src in zip(found, encoded):
+    for line, ((ids, text), src) in enumerate(zip(found, encoded), 1):
+        if len(src) == 1:  # an empty line is not searched
+            continue
         length = len(ids) + len(in_bytes(text) if bytewise else text)  # the search may spell the word by its letters
         if length >= (limit := min(len(src) + config.max_extra_tokens, most, config.max_length or math.inf)):
-            raise InputError(f"prefix: up to {length} tokens for a source of {len(src)}, whose output has at most "
-                             f"{limit}: give a shorter one")
+            raise InputError(f"prefix, line {line}: up to {length} tokens for a source of {len(src)}, whose output has "
+                             f"at most {limit}: give a shorter one")
     return found
 
 # %% ../../nbs/decoding/prefixes.ipynb #7d3a1b52

@@ -87,13 +87,15 @@ def side_by_side(work: Callable[[np.ndarray], list], parts: Sequence[np.ndarray]
         yield from map(work, parts)
         return
     share = max(1, threads // workers)
-    with THREADS.at(share):
-        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,))
-        try:
-            yield from pool.map(work, parts)
-        finally:
-            pool.shutdown(cancel_futures=True)
-    torch.set_num_threads(threads)  # of this thread: the setting's own may have been another's to restore
+    try:
+        with THREADS.at(share):
+            pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,))
+            try:
+                yield from pool.map(work, parts)
+            finally:
+                pool.shutdown(cancel_futures=True)
+    finally:  # whoever reads this may close it after the last part
+        torch.set_num_threads(threads)  # of this thread: the setting's own may have been another's to restore
 
 
 def batches(src: list[list[int]], tgt: list[list[int]], tokens: int) -> list[np.ndarray]:

@@ -382,5 +382,6 @@ def keep_memory() -> None:
     "Ask glibc to keep the large blocks that a step frees for the next step, instead of giving them back each time."
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        if not libc.mallopt(-3, 1 << 30):  # M_MMAP_THRESHOLD
+            libc.mallopt(-3, 1 << 25)  # an older glibc takes no more
         libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD

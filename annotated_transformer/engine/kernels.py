@@ -45,7 +45,7 @@ NOT_FINITE = "a weight is NaN or infinite: take another checkpoint"
 
 
 def is_finite(weight: Tensor) -> bool:
-    "Whether no number of it is NaN or infinite. The sum, which is soon computed, would be neither."
+    "Whether it holds no NaN and no infinity: if its sum, which is quick to compute, is finite, every number is."
     return bool(weight.sum().isfinite()) or bool(weight.isfinite().all())
 
 

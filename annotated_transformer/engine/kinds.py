@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import math
 import sys
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,6 +71,8 @@ def register(kind: str, config: type, model: type[nn.Module]) -> None:
         raise InputError(
             f"{config.__name__} has no field {' and '.join(sorted(missing))}: every kind of model needs both"
         )
+    if bare := [field.name for field in fields(config) if field.default is field.default_factory is MISSING]:
+        raise InputError(f"{config.__name__}: {bare[0]} has no default: give every field one")
     REGISTERED[kind], KIND_OF[place] = Architecture(config, model), kind
 
 # %% ../../nbs/engine/kinds.ipynb #1d58495e

@@ -116,16 +116,18 @@ PRIME = 1021
 def weights_stamp(model: nn.Module) -> list[int]:
     """For each weight a whole number that follows from its bits and their places.
 
-    Two stamps differ where a weight was changed, in whatever way: version counters miss what goes through `.data`.
+    Version counters miss what goes through `.data`; two stamps are equal after a change only by coincidence.
     """
     found, factors = [], 2 * torch.arange(1, PRIME + 1) + 1
     for parameter in model.parameters():
         raw = parameter.detach().reshape(-1).view(torch.uint8)
         raw = F.pad(raw, (0, -len(raw) % 8)) if len(raw) % 8 else raw
         bits = (raw if raw.storage_offset() % 8 == 0 else raw.clone()).view(torch.int64)
-        whole = len(bits) // PRIME * PRIME  # the prime keeps rows that are exchanged apart
-        parts = bits[:whole].view(-1, PRIME).sum(0), bits[whole:]
-        found.append(sum((part * factors[: len(part)].to(part.device)).sum() for part in parts))
+        whole, of_rows = len(bits) // PRIME * PRIME, torch.zeros((), dtype=torch.int64)
+        for rows in bits[:whole].view(-1, PRIME).split(32):  # the prime and the 31 keep apart what is exchanged
+            of_rows = 31 * of_rows + (rows ^ rows >> 29).sum(0)  # a sign, the highest bit, could cancel another
+        rest = bits[whole:] ^ bits[whole:] >> 29
+        found.append(sum((part * factors[: part.numel()].to(part.device)).sum() for part in (of_rows, rest)))
     return torch.stack(found).tolist() if found else []
 
 
@@ -134,8 +136,8 @@ def packed(model: nn.Module, precision: Precision, weights: Mapping[str, Tensor]
 
     The model itself, its training and its attention weights are untouched. Every product is computed by the
     fastest kernel of `precision`. An unfilled Transformer is packed from `weights`, layer by layer, and keeps what a
-    search needs beside its packed matrices. Raises InputError for another kind of model, which computes in float32
-    alone, and for 8 bits elsewhere than on a processor.
+    search needs beside its packed matrices. Raises InputError for bfloat16 and int8 with another kind of model, which
+    computes in float32 alone, and for int8 elsewhere than on a processor.
     """
     if precision not in get_args(Precision):
         raise InputError(f"precision {precision!r:.40}: give {', '.join(get_args(Precision))}")

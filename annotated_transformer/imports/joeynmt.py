@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..corpus.vocabulary import Vocabulary
+from ..corpus.vocabulary import SPECIALS, Vocabulary
 from .imported import (
     ImportedConfig, checked_model, imported_vocabulary, order_of_rows, present, read_pickle, renamed, spm, tables)
 from ..tools.files import InputError, needs
@@ -82,7 +82,7 @@ def read_side(path: Path, special: dict[str, str], source: Vocabulary | None = N
               ) -> tuple[Vocabulary, list[int]]:
     "The vocabulary in a file with a token a line, and the order of rows. Raises InputError where something is missing."
     names = lines_of(read_text(present(path, "it belongs beside config.yaml")))
-    wanted = [special.get(f"{name.strip('</>')}_token", name) for name in ("<pad>", "<unk>", "<s>", "</s>")]
+    wanted = [special.get(f"{key}_token", name) for key, name in zip(("pad", "unk", "bos", "eos"), SPECIALS.values())]
     if missing := [token for token in wanted if token not in names]:
         raise InputError(f"{path}: has no {missing[0]}")
     rows = order_of_rows(len(names), *map(names.index, wanted))

@@ -41,7 +41,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 # %% ../../nbs/tools/files.ipynb #a766dd19
-# what a disk says that does not offer something: a folder to wait for, a lock, a new file in the place of an old one
+# what a disk says that cannot wait until a file or a folder is written
 NOT_OFFERED = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM,
                errno.EISDIR}
 

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .files import InputError
+from .files import InputError, counted
 from .options import Place, place_in_group
 
 # %% ../../nbs/tools/processes.ipynb #06ab9cdb
@@ -148,6 +148,9 @@ def process_group() -> Iterator[None]:
         return
     on_gpu = training_device().type == "cuda"
     if on_gpu:
+        if place_in_group().local_rank >= (gpus := torch.cuda.device_count()):
+            raise InputError(f"this machine has {counted(gpus, 'GPU')}: give torchrun --nproc-per-node {gpus} at most, "
+                             "or the device cpu")
         torch.cuda.set_device(training_device())
     store, number, count = next(dist.rendezvous("env://"))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, processes would find the addresses of the dead

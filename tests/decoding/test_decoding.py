@@ -242,7 +242,8 @@ def test_a_prefix_has_the_room_of_the_search(of_twenty, extra):
         if symbols < limit:
             assert search()[0][0].ids[:symbols] == [5] * symbols
         else:
-            fails(search, f"up to {symbols} tokens")
+            fails(search, f"line 1: up to {symbols} tokens")
+    assert len(translator.search([source, ""], prefix=[[5], [5] * limit], max_extra_tokens=extra)) == 2
 
 
 # --- what a caller may ask --------------------------------------------------------------------------------------------
@@ -499,10 +500,11 @@ def test_searches_see_every_change_of_a_weight(precision):
 
 
 def test_a_stamp_tells_weights_apart():
-    weight = torch.nn.Linear(3000, 5, bias=False)
+    weight = torch.nn.Linear(64, 1100, bias=False)
     stamp, data = weights_stamp(weight), weight.weight.data
-    for change in (lambda: data[0, 0].add_(1e-6), lambda: data.copy_(data.roll(1, 1)),
-                   lambda: data.copy_(data[[1, 0, 2, 3, 4]])):
+    for change in (lambda: data[0, 0].add_(1e-6), lambda: data.copy_(data.roll(1, 1)), lambda: data[:2, 5].neg_(),
+                   lambda: data.neg_(), lambda: data.copy_(data[[1, 0, *range(2, 1100)]]),
+                   lambda: data.copy_(data[[1021, *range(1, 1021), 0, *range(1022, 1100)]])):
         before = data.clone()
         change()
         assert weights_stamp(weight) != stamp
@@ -618,7 +620,15 @@ def test_options_of_the_wrong_type():
             fails(lambda: SearchConfig(**{name: wrong}), f"{name} {wrong!r}")
 
 
-def test_searches_in_several_threads_leave_each_others_settings_alone():
+def closed_after_the_last(search_):
+    "As whoever counts the parts does: the generator is not asked once more."
+    found = [next(search_) for _ in range(3)]
+    search_.close()
+    return found
+
+
+@pytest.mark.parametrize("finish", [list, closed_after_the_last])
+def test_searches_in_several_threads_leave_each_others_settings_alone(finish):
     "One begins within the other and ends after it: both, and every later thread, have the threads from before."
     before, parts, cpu = torch.get_num_threads(), [np.arange(1)] * 4, torch.device("cpu")
     searches = [side_by_side(lambda part: [torch.get_num_threads()], parts, cpu) for _ in range(2)]
@@ -628,7 +638,7 @@ def test_searches_in_several_threads_leave_each_others_settings_alone():
             for thread, search_ in zip((one, other), searches):
                 assert thread.submit(next, search_).result() == [2]
             for thread, search_ in zip((one, other), searches):
-                assert thread.submit(list, search_).result() == [[2]] * 3
+                assert thread.submit(finish, search_).result() == [[2]] * 3
             assert [thread.submit(torch.get_num_threads).result() for thread in (one, other, third)] == [8] * 3
             assert torch.get_num_threads() == 8
             assert [*side_by_side(lambda part: [torch.get_num_threads()], parts, cpu, workers=1)] == [[8]] * 4

@@ -419,22 +419,24 @@ def joey_state(twin, pre):
     return {name: x.detach().clone() for name, x in state.items()}
 
 
-def write_joey(folder, pre=True, tied=True, **stack):
-    names = ["<unk>", "<pad>", "<s>", "</s>", "the", "low@@", "er", "low", "dog"]
+def write_joey(folder, pre=True, tied=True, special=None, **stack):
+    special = special or {}
+    names = ["<unk>", "<pad>", special.get("bos_token", "<s>"), "</s>", "the", "low@@", "er", "low", "dog"]
     twin = randomise(Joey(pre, len(names), tied=tied), 2)
     folder.mkdir()
     torch.save({"steps": 10, "model_state": joey_state(twin, pre), "optimizer_state": {}}, folder / "best.ckpt")
     half = {"type": "transformer", "num_heads": 4, "embeddings": {"embedding_dim": 32, "scale": True}} | stack
     side = {"level": "bpe", "lowercase": True, "tokenizer_cfg": {"codes": "far/away/codes"}}
     (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"encoder": half, "decoder": half}, "data": {
-        "src": side | {"lang": "en"}, "trg": side | {"lang": "de"}}}))
+        "src": side | {"lang": "en"}, "trg": side | {"lang": "de"}, "special_symbols": special}}))
     (folder / "codes").write_text(CODES)
     for name in ("src_vocab.txt", "trg_vocab.txt"):
         (folder / name).write_text("\n".join(names) + "\n")
     return twin
 
 
-@pytest.mark.parametrize("options", [{}, {"tied": False}, {"pre": False, "layer_norm": "post"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"tied": False, "special": {"bos_token": "<bos>"}},
+                                     {"pre": False, "layer_norm": "post"}], ids=str)
 def test_joeynmt_gives_what_pytorch_gives(options, tmp_path):
     twin = write_joey(tmp_path / "theirs", **options)
     translator = run_of(tmp_path / "theirs", tmp_path)

@@ -24,7 +24,7 @@ from annotated_transformer.inside import explore
 from annotated_transformer.inside.attention_figures import SUBLAYERS, offset_means
 from annotated_transformer.inside.intervening import intervening, mean_outputs
 from annotated_transformer.model.attention import recording
-from annotated_transformer.model.symbols import END, START
+from annotated_transformer.model.symbols import END, START, UNKNOWN
 from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
 from annotated_transformer.training.runs import shipped_runs
@@ -131,6 +131,7 @@ def run_of(folder: Path, vocabulary, source=None, **numbers) -> Translator:
     sizes = {"vocab_size": len(vocabulary), "src_vocab_size": len(source) if source else 0, "n_layers": 2,
              "d_model": 24, "d_ff": 20, "n_heads": 2, "d_k": 12, "d_v": 12}
     model = Transformer(replace(BASE, **sizes | numbers)).eval()
+    model.embedding.weight.data[UNKNOWN] *= 9  # likely, yet never written
     vocabulary = type(vocabulary)(vocabulary.content, source)
     vocabulary.save(folder)
     save_file(model.state_dict(), folder / "averaged.safetensors")

@@ -285,6 +285,17 @@ def test_a_name_that_is_taken():
         architectures.register("transformer", TransformerConfig, torch.nn.Linear)
 
 
+def test_a_configuration_without_a_default(monkeypatch):
+    @dataclass(frozen=True)
+    class Bare:
+        vocab_size: int
+        d_model: int = 8
+
+    monkeypatch.setattr(architectures, "REGISTERED", {})
+    with pytest.raises(InputError, match="vocab_size has no default"):
+        architectures.register("mine", Bare, torch.nn.Linear)
+
+
 def test_a_configuration_that_is_taken(monkeypatch):
     "A model of another kind under a known configuration would be built, and recorded, as that kind."
     @dataclass(frozen=True)

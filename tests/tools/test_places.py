@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
@@ -216,6 +217,15 @@ def test_variables_in_parts_say_nothing(given, monkeypatch, capsys):
     with processes.process_group():
         assert processes.world_size() == 1
     assert "spoken" in (told := capsys.readouterr().err) and "unknown command" in told
+
+
+def test_more_processes_than_gpus(monkeypatch):
+    for name, value in ALL.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(processes, "training_device", lambda: torch.device("cuda:1"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(InputError, match="has 1 GPU: give torchrun --nproc-per-node 1"), processes.process_group():
+        pass
 
 
 def test_all_variables_together_are_a_place(monkeypatch, capsys):

@@ -280,8 +280,8 @@ class Model {
     while (output.length < this.longest(src) && output.at(-1) !== END) {
       const [logits] = this.decode([output.at(-1) ?? START], output.length, memory, past, changes, kept);
       rows.push(logits);
-      let best = UNKNOWN;
-      for (let i = END; i < logits.length; i++) if (logits[i] > logits[best]) best = i;
+      let best = END;
+      for (let i = END + 1; i < logits.length; i++) if (logits[i] > logits[best]) best = i;
       output.push(best);
     }
     return { output, rows };
@@ -295,7 +295,7 @@ class Model {
       const rows = this.decode(newest, length - 1, memory, pasts, changes), found = [];
       rows.forEach((logits, r) => {
         const z = logSumExp(logits);
-        logits[PAD] = logits[START] = -Infinity;
+        logits[PAD] = logits[UNKNOWN] = logits[START] = -Infinity;
         for (const id of largest(logits, size)) found.push({
           total: open[r].total + logits[id] - z, output: [...open[r].output, id], past: pasts[r] });
       });
