@@ -35,7 +35,7 @@ html_favicon = "_static/favicon.svg"
 html_css_files = ["book.css"]
 html_js_files = [("charts.js", {"defer": "defer"})]
 html_context = {"default_mode": "auto", "folds": json.loads((HERE / "folds.json").read_text(encoding="utf-8"))}
-html_copy_source = html_show_sourcelink = False
+html_copy_source = html_show_sourcelink = html_use_index = False
 html_last_updated_fmt = None
 mathjax_path = "mathjax/startup.js"
 mathjax3_config = {"loader": {"load": ["input/tex-base", "[tex]/ams", "output/chtml", "a11y/assistive-mml"]},

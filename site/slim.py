@@ -90,6 +90,7 @@ def slim(site: Path, about: dict[str, str]) -> None:
             page = scripts(scripts(page, SEARCH, ""), LATER, r"<script defer\1></script>")
         else:
             page = scripts(page, "searchtools", r'<script\1></script><script src="_static/search.js"></script>')
+        page = re.sub(r"<title>\s*(.*?) &#8212; \1\s*</title>", r"<title>\1</title>", page)  # the front page's
         page = head(page, name, about.get(name, ABOUT), base)
         path.write_text(page, encoding="utf-8")
         words.update(re.findall(r"[\w-]+", page))

@@ -475,6 +475,9 @@ def test_which_matters_and_in_how_many(page, html):
     assert page.js("document.querySelector('#ranking button').textContent") == "it \u2192 dog"
     page.js("$('rank-heads').click()")
     wait(page, "document.querySelector('#ranking button').textContent === 'Encoder, layer 2, head 2'")
+    after(page, "setText('The cow sleeps.')")
+    assert page.js("$('ranking').children.length") == 0
+    after(page, "travel(past, future)")
     after(page, "setEdge(6, 1, null)")
     page.js(
         "RUN.sentences = RUN.sentences.filter(s => / it /.test(s)).slice(0, 12); renderChanges(); $('count').click()")
@@ -502,6 +505,14 @@ def test_by_keyboard_alone(page, html):
     assert text_of(page, "now") == "Die Hund ist alt, aber sie spielt."
     press("1")
     wait(page, "shown.now.text === shown.before.text")
+    page.js("document.querySelector('#switch [aria-checked=true]').focus()")
+    for how in ("zero", "mean", "on"):
+        press("ArrowRight")
+        wait(page, f"document.activeElement.textContent === '{how}' && document.activeElement.tabIndex === 0")
+    page.js("document.querySelector('#before .word').focus()")
+    page.js("document.activeElement.click()")
+    assert page.js("document.activeElement.getAttribute('aria-pressed')") == "true"
+    page.js("document.activeElement.click()")
     page.js("document.querySelector('.cell[tabindex=\"0\"]').focus()")
     press(*["ArrowDown"] * 6, "ArrowRight")
     assert page.js("document.activeElement.getAttribute('aria-label')").startswith("it to dog: 1.00")
@@ -536,13 +547,18 @@ def test_a_runs_folder_is_opened(page, html, tmp_path):
     opened(page, html)
     for name in ("config.json", "averaged.safetensors", "vocabulary.model"):
         shutil.copy(shipped_runs()["grammar"] / name, tmp_path)
-    page.js("offsets = null; RUN.sentences = RUN.sentences.slice(0, 5); document.querySelector('details').open = true")
+    assert page.js("$('switch').children.length") == 3
+    page.js("offsets = null; renderHead(); 0")
+    assert page.js("$('switch').children.length") == 2
+    page.js("RUN.sentences = RUN.sentences.slice(0, 5); document.querySelector('details').open = true")
     root = page.call("DOM.getDocument")["root"]["nodeId"]
     node = page.call("DOM.querySelector", nodeId=root, selector="#folder")["nodeId"]
     page.call("DOM.setFileInputFiles", nodeId=node, files=[str(tmp_path)])
     wait(page, "RUN.averages === false && offsets && $('progress').hidden")
     after(page, "setHead('encoder.1.1', 'mean')")
     assert text_of(page, "before") == "Der Hund ist alt, aber er spielt." != text_of(page, "now")
+    after(page, "begin({ text: 'A cow sleeps.' })")  # a page without examples
+    assert page.js("$('task').hidden")
 
 
 def test_without_a_worker(tmp_path_factory, html):

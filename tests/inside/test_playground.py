@@ -195,8 +195,8 @@ def test_the_page_draws_the_packages_sentences():
     ({"d_model": 0}, "d_model is 0: give a whole number above 0"), ({"d_ff": 30}, "d_ff is 30: give a multiple of 4"),
     ({"rate": -1}, "rate is -1: give a number above 0"), ({"mask": False}, "mask is no setting of this trainer"),
     ({"label_smoothing": 1}, "label_smoothing is 1: give a number from 0 to below 1"),
-    ({"rate": 1e30}, "updates the loss is no number any more: a lower rate"),
-    ({"d_model": 4096, "d_ff": 65536}, "MB of memory: a smaller width or fewer layers")], ids=str)
+    ({"rate": 1e30}, "updates the loss is no longer a number"),
+    ({"d_model": 4096, "d_ff": 65536}, "MB of memory: choose a smaller width or fewer layers")], ids=str)
 def test_what_cannot_be_trained(config, said):
     ran = subprocess.run([NODE, PAGE / "headless.js", json.dumps({**config, "updates": 9, "unseen": 1, "batch": 2})],
                          capture_output=True, text=True)

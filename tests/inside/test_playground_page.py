@@ -168,6 +168,9 @@ def test_an_address_is_the_whole_setting(page, html):
     open_(page, html, "#d_model=64&n_layers=1&rate=1.5&seed=7&off=warmup+causal_mask+nonsense")
     assert page.js("state") == {"d_model": 64, "n_layers": 1, "n_heads": 4, "rate": 1.5, "seed": 7,
                                 "off": ["warmup", "causal_mask"]}
+    page.js("begun(); begun(); 0")
+    assert page.js("[...$('seed').options].filter(({ value }) => value === '7').length") == 1
+    assert page.js("[...$('n_heads').options].map(({ disabled }) => disabled)") == [False] * 4
     assert page.js("!running && $('seed').value === '7' && !$('part-warmup').checked && $('part-scale').checked")
     open_(page, html, "#task=cut")
     assert page.js("state.n_heads") == 2 and told(page).startswith("Cut what you have just trained")
@@ -207,13 +210,25 @@ def test_a_run_that_breaks_says_so(opened):
     page = opened
     page.js("state.rate = 1e30; changed()")
     wait(page, "run.failed")
-    assert "It went wrong" in told(page) and "lower it" in told(page) and page.js("$('go').disabled")
+    assert "It went wrong" in told(page) and "Lower the rate" in told(page) and page.js("$('go').disabled")
     page.js("state.rate = 1; state.n_heads = 3; begin(true)")
     wait(page, "run.failed && $('told').textContent.includes('The reason: d_model is 32 and n_heads 3')")
+    assert page.js("$('numbers').textContent === '' && $('download').disabled")
+    page.js("$('thumbs').children[0].click()")
+    assert not page.errors
     page.js("Object.assign(state, PAPER); begin(false)")
     wait(page, "!run.failed && run.reports.length")
     page.js("run.goal = null; show({...last(run), step: 400})")
     assert "has not learned" in told(page)
+
+
+@pytest.mark.parametrize("setting", ["seed: 4, off: ['positions']", "seed: 2, n_heads: 1, n_layers: 1"])
+def test_a_first_word_that_is_none(opened, setting):
+    "The vocabulary is filled up with words that are none: a model that knows nothing may write one."
+    opened.js(f"Object.assign(state, {{{setting}}}); task = goal = null; begin(false)")
+    wait(opened, "run.failed || run.reports.length")
+    assert opened.js("!run.failed && last(run).german.flat().includes('\u2047')")
+    assert opened.js("$('download').disabled") == ("positions" in setting)
 
 
 def test_a_browser_without_simd_is_told(page, html, tmp_path):

@@ -11,13 +11,12 @@ class Engine {
     const normaliser = config.data?.normaliser, tensors = readTensors(weights);
     const means = averages && Object.fromEntries(Object.entries(averages.means)
       .map(([name, mean]) => [name, Float32Array.from(mean)]));
-    this.model = new Model(config, tensors, means, plain ? product : fastProduct(tensors) ?? product);
-    this.offsets = averages?.offsets;
-    this.vocabulary = readVocabulary(vocabulary.content, vocabulary.name, normaliser);
-    this.source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normaliser)
-      : this.vocabulary;
-    const E = this.model.tensors["embedding.weight"];
-    if (this.vocabulary.size !== E.shape[0]) throw new Error("these weights were trained with another vocabulary");
+    const model = new Model(config, tensors, means, plain ? product : fastProduct(tensors) ?? product);
+    const own = readVocabulary(vocabulary.content, vocabulary.name, normaliser);
+    const source = sourceVocabulary ? readVocabulary(sourceVocabulary.content, sourceVocabulary.name, normaliser) : own;
+    const [size] = model.tensors["embedding.weight"].shape;
+    if (own.size !== size) throw new Error("these weights were trained with another vocabulary");
+    Object.assign(this, { model, offsets: averages?.offsets, vocabulary: own, source }); // all or nothing
     this.trained = new Map(); // sentence -> its greedy translation as trained
     return { offsets: this.offsets ?? null };
   }
@@ -29,7 +28,7 @@ class Engine {
 
   // A sentence under some changes; `held` is an output to read instead of searching for one.
   translate({ text, beams = 1, changes, held = null }) {
-    const begun = performance.now(), changed = this.changes(changes), src = this.encode(text), kept = {};
+    const changed = this.changes(changes), src = this.encode(text), kept = {};
     const cut = this.source.encode(text).length + 1 > src.length;
     const search = () => src.length === 1 ? { output: [END] } : beams === 1 ? this.model.greedy(src, changed, kept)
       : this.model.beam(src, beams, 0.6, changed);
@@ -41,7 +40,7 @@ class Engine {
     return {
       text: this.vocabulary.decode(output), output, src: src.map(id => this.name(id, this.source)),
         read: [START, ...output.slice(0, -1)].map(id => this.name(id)),
-      written: output.map(id => this.name(id)), next, maps: kept, cut, milliseconds: performance.now() - begun,
+      written: output.map(id => this.name(id)), next, maps: kept, cut,
     };
   }
   name(id, vocabulary = this.vocabulary) { return id === UNKNOWN ? UNKNOWN_MARK : vocabulary.piece(id); }
@@ -118,16 +117,18 @@ class Engine {
   async count({ sentences, text, output, changes }, report) {
     const job = this.job = {}, edges = this.described({ text, output, changes }),
       heads = Object.entries(changes.heads || {}), random = randoms(7);
-    const tally = { n: 0, changed: 0, control: 0, read: 0, swaps: {}, examples: [],
+    const { n_layers, n_heads } = this.model.config;
+    // whether there is no other place to try
+    const alone = [...edges, ...heads.map(([head]) => ({ head }))].some(({ head }) =>
+      n_layers * (head === null ? 1 : n_heads) === 1);
+    const tally = { n: 0, changed: 0, control: alone ? null : 0, read: 0, swaps: {}, examples: [],
       edges: edges.map(({ token, stack, rank, toRank, ...edge }) =>
       ({ ...edge, stack, rank, toRank, token: (stack === "encoder" ? this.source : this.vocabulary).piece(token) })) };
-    const { n_layers, n_heads } = this.model.config;
     const elsewhere = ({ stack, layer, head }) => {
       for (;;) {
         const other = { stack, layer: Math.floor(random() * n_layers),
           head: head === null ? null : Math.floor(random() * n_heads) };
-        if (n_layers * n_heads === 1 || other.layer !== layer || other.head !== head
-          || (head === null && n_layers === 1)) return other;
+        if (other.layer !== layer || other.head !== head) return other;
       }
     };
     for (const sentence of sentences) {
@@ -143,16 +144,17 @@ class Engine {
       const here = edges.flatMap(placed);
       tally.read++;
       if (here.length || heads.length) {
-        const moved = edges.flatMap(edge => placed({ ...edge, ...elsewhere(edge) }));
-        const others = heads.map(([name, how]) => {
-          const [stack, layer, head] = name.split("."), other = elsewhere({ stack, layer: +layer, head: +head });
-          return [`${stack}.${other.layer}.${other.head}`, how];
-        });
         const now = this.model.greedy(src, this.changes({ heads: Object.fromEntries(heads), edges: here })).output;
-        const control = this.model.greedy(src, this.changes({ heads: Object.fromEntries(others), edges: moved }))
-          .output;
         tally.n++;
-        tally.control += String(control) !== String(before);
+        if (!alone) {
+          const moved = edges.flatMap(edge => placed({ ...edge, ...elsewhere(edge) }));
+          const others = heads.map(([name, how]) => {
+            const [stack, layer, head] = name.split("."), other = elsewhere({ stack, layer: +layer, head: +head });
+            return [`${stack}.${other.layer}.${other.head}`, how];
+          });
+          const control = this.model.greedy(src, this.changes({ heads: Object.fromEntries(others), edges: moved }));
+          tally.control += String(control.output) !== String(before);
+        }
         if (String(now) !== String(before)) {
           tally.changed++;
           const pair = { sentence, before: this.vocabulary.decode(before), now: this.vocabulary.decode(now) };

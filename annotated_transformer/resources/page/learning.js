@@ -126,7 +126,8 @@ function start(next) {
   return begin(true);
 }
 async function ended() { // what was seen, a question, what comes next
-  const own = run, mine = turn, found = task === TASKS.at(-1) ? await cutting() : { text: task.seen(last(own)) };
+  const own = run, mine = turn, cut = () => cutting().catch(error => ({ text: `${capital(error.message)}.` }));
+  const found = task === TASKS.at(-1) ? await cut() : { text: task.seen(last(own)) };
   if (mine !== turn) return;
   const next = TASKS[TASKS.indexOf(task) + 1];
   tell(task.title, line(found.text), make("p", { class: "question" }, task.ask), make("div", { class: "buttons" },
@@ -168,9 +169,13 @@ function build() {
 function begun() {
   try { history.replaceState(null, "", address()); } catch { /* a frame without an address */ }
   for (const [name, [, values]] of Object.entries(CHOICES)) {
-    if (!values.includes(state[name])) $(name).append(make("option", { value: state[name] }, String(state[name])));
+    if (![...$(name).options].some(({ value }) => +value === state[name])) {
+      $(name).append(make("option", { value: state[name] }, String(state[name])));
+    }
     $(name).value = state[name];
   }
+  for (const option of $("d_model").options) option.disabled = option.value % (4 * state.n_heads) > 0;
+  for (const option of $("n_heads").options) option.disabled = state.d_model % (4 * option.value) > 0;
   for (const name of Object.keys(SWITCHES)) $(`part-${name}`).checked = !isOff(name);
   for (const one of $("tasks").querySelectorAll("button")) one.setAttribute("aria-current", task?.id === one.dataset.task);
   task && task !== LEARN ? tell(task.title, line(task.say)) : tell();
@@ -184,23 +189,31 @@ function shown({ step, right, of }) {
   }
   const unlike = run.state.off.some(name => UNLIKE.includes(name)), poor = right < 0.3 * of;
   $("open").disabled = unlike || poor;
-  $("own-note").textContent = unlike ? "The live page runs the paper\u2019s model: switch its parts on again, and train."
+  $("download").disabled = unlike;
+  $("own-note").textContent = unlike ? "\u201cLook inside\u201d runs the paper\u2019s model: switch its parts on again, and train."
     : poor ? "When it has learned, its weights go to the live page: type a sentence of its words, cut an edge, switch heads "
       + "off, and count over 200 sentences."
     : "It has learned. Type a sentence of its words, cut an edge, switch heads off, and count over 200 sentences.";
 }
 function failed(message) {
-  tell("It went wrong", line(`The reason: ${message}.${run.reports.length
-    ? " The rate is too high for this setting: lower it, or switch the warm-up on." : ""}`));
+  const advice = /a number$/.test(message)
+    ? ` Lower the rate${state.off.includes("warmup") ? ", or switch the warm-up on" : ""}.` : "";
+  tell("It went wrong", line(`The reason: ${message}.${advice}`));
+  if (!run.reports.length) $("open").disabled = $("download").disabled = true;
 }
 
 // --- look inside, take along ---------------------------------------------------------------------------------------
 const live = () => JSON.parse($("inside").textContent).html; // the live page, which waits for its data
 async function cutting() { // on which head's edge from "it" to its noun does the pronoun hang?
   const [, source] = /<script id="engine">([^]*?)<\/script>/.exec(live()), engine = connect(source, "Engine", () => null);
-  await engine("open", await ask("exported"));
+  try {
+    await engine("open", await ask("exported"));
+    return await cuts(engine);
+  } finally { engine.end(); }
+}
+async function cuts(engine) {
   const edge = (head, key) => ({ stack: "encoder", layer: 0, head, query: 6, key, to: null });
-  const write = async (noun, ...edges) => (await engine("translate", { text: `the man buys a ${noun} because it is old .`,
+  const write = async (noun, ...edges) => (await engine("translate", { text: `the man buys a ${noun} because it is old.`,
     changes: { edges } })).text.split(" ").find(word => ["er", "sie", "es"].includes(word));
   const counts = Array(run.state.n_heads).fill(0);
   let control = 0;
@@ -238,7 +251,9 @@ async function taken() { // the files of a run, as the package loads it
   return { "averaged.safetensors": weights, [vocabulary.name]: vocabulary.content, "config.json": JSON.stringify(config, null, 1) };
 }
 async function download() {
-  for (const [name, content] of Object.entries(await taken())) save(content, "application/octet-stream", name);
+  try {
+    for (const [name, content] of Object.entries(await taken())) save(content, "application/octet-stream", name);
+  } catch (error) { tell("Nothing was saved", line(`${capital(error.message)}.`)); }
 }
 function python() {
   const given = NUMBERS.filter(name => state[name] !== PAPER[name]).map(name => `${name}=${state[name]}`);
@@ -251,6 +266,7 @@ more = { name: nameOf, begun, shown, ended, failed };
 build();
 readAddress();
 $("open").addEventListener("click", () => lookInside());
+$("link").hidden = location.protocol === "about:"; // a frame without an address
 $("link").addEventListener("click", () => copy(location.href.split("#")[0] + address(), $("link")));
 $("copy").addEventListener("click", () => copy(python(), $("copy")));
 $("download").addEventListener("click", download);

@@ -99,6 +99,7 @@ class Changes {
     this.outputs = new Map();
     this.edges = new Map(); // head -> query -> key -> what becomes of the edge
     for (const [name, how] of Object.entries(heads)) {
+      if (how === "mean" && !model.means) throw new Error("no averages are known here: a head cannot be set to its mean");
       if (how !== "on") this.outputs.set(name, how === "mean" ? model.means[name] : new Float32Array(d_v));
     }
     const every = edges.filter(edge => edge.head === null), single = edges.filter(edge => edge.head !== null);

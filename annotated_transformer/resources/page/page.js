@@ -81,7 +81,11 @@ async function update() {
       held: state.hold ? before.output : null }) : before;
     if (turn !== turns) return;
     shown = { before, now };
-  } catch (error) { return say(error.message); }
+  } catch (error) {
+    if (turn !== turns) return;
+    if (shown) renderChanges();
+    return say(error.message);
+  }
   render();
   const seconds = performance.now() - begun;
   const heard = make("span", { class: "hidden" }, `${shown.now.text} `); // what a screen reader says
@@ -147,7 +151,7 @@ function renderWords(place, { written, next }, compared, marked, tag) {
       onclick: () => { state.word = state.word === i ? null : i; writeAddress(); renderOutcome(); renderRankNote(); } },
     marked.has(w) ? make(tag, {}, text) : text, bar, make("small", {}, p.toFixed(2).replace(/^0/, "")));
   })));
-  $(place).replaceChildren(...words);
+  refocused($(place), () => $(place).replaceChildren(...words));
 }
 
 // --- all heads -----------------------------------------------------------------------------------------------------
@@ -162,6 +166,7 @@ function strengths(name) { // [query][key], from 0 to 1
   return out.map(row => row.map(w => w / most));
 }
 const tint = stack => getComputedStyle($("grids")).getPropertyValue(`--${stack}`).trim();
+const hows = () => ["on", "zero", ...(offsets ? ["mean"] : [])]; // no mean without averages
 function buildGrids() {
   const { n_layers, n_heads } = RUN.config.model;
   $("grids").replaceChildren(...Object.keys(NAMES).map(stack => make("div", { class: "grid", "data-stack": stack },
@@ -175,7 +180,7 @@ function buildGrids() {
         const name = `${stack}.${layer}.${head}`;
         return make("div", { class: "map", role: "gridcell", "data-head": name, tabindex: -1,
           title: titled(stack, layer, head), onclick: () => choose(name) }, make("canvas", { "aria-hidden": true }),
-          make("div", { class: "three", "aria-hidden": true }, ...["on", "zero", "mean"].map(how =>
+          make("div", { class: "three", "aria-hidden": true }, ...hows().map(how =>
             make("span", { class: how, title: how, onclick: event => {
               event.stopPropagation();
               state.chosen = name;
@@ -199,13 +204,13 @@ function renderGrids() {
 }
 function gridKeys(event) {
   const name = event.target.dataset.head, moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0],
-    ArrowDown: [1, 0] }, hows = { 1: "on", 0: "zero", m: "mean" };
+    ArrowDown: [1, 0] }, how = { 1: "on", 0: "zero", m: offsets && "mean" }[event.key];
   const { stack, layer, head } = parsed(name);
   if (moves[event.key]) {
     const [down, right] = moves[event.key],
       to = document.querySelector(`[data-head="${stack}.${layer + down}.${head + right}"]`);
     if (to) { choose(to.dataset.head); to.focus(); }
-  } else if (hows[event.key]) { choose(name); setHead(name, hows[event.key]); }
+  } else if (how) { choose(name); setHead(name, how); }
   else if (event.key === "Enter" || event.key === " ") choose(name);
   else return;
   event.preventDefault();
@@ -241,8 +246,7 @@ function standalone(svg) {
 }
 
 // --- one head ------------------------------------------------------------------------------------------------------
-function sides(stack) {
-  const { src, read, written } = shown.now;
+function sides(stack, { src, read, written } = shown.now) {
   return { queries: (stack === "encoder" ? src : written).map(wordOf),
     keys: (stack === "decoder" ? read : src).map(wordOf) };
 }
@@ -259,11 +263,13 @@ function renderHead() {
     rows = shown.now.maps[state.chosen], strong = strengths(state.chosen);
   $("head").dataset.stack = stack;
   $("head-name").textContent = titled(stack, layer, head);
-  $("switch").replaceChildren(...["on", "zero", "mean"].map(how => {
+  const held = $("switch").contains(document.activeElement);
+  $("switch").replaceChildren(...hows().map(how => {
     const checked = how === (state.heads[state.chosen] ?? "on");
     return make("button", { type: "button", role: "radio", "aria-checked": String(checked),
       tabindex: checked ? 0 : -1, onclick: () => setHead(state.chosen, how) }, how);
   }));
+  if (held) $("switch").querySelector("[aria-checked=true]")?.focus();
   $("relative").checked = state.relative;
   $("above").checked = state.above;
   $("above").disabled = !offsets;
@@ -322,9 +328,18 @@ function pointAtFigure() {
   figure.addEventListener("pointerdown", event => {
     const [q, k] = placeOf(event.target);
     const { clientX: x, clientY: y } = event;
-    if (event.pointerType !== "touch" && q !== undefined && k !== undefined) drag = { q, k, x, y, ghost: null };
+    if (event.pointerType !== "touch" && event.button === 0 && q !== undefined && k !== undefined) {
+      drag = { q, k, x, y, ghost: null };
+    }
   });
+  const dropped = () => {
+    drag?.ghost?.remove();
+    drag = null;
+    renderEdge();
+  };
+  addEventListener("pointercancel", () => drag && dropped());
   addEventListener("pointermove", event => {
+    if (drag && !(event.buttons & 1)) return dropped(); // it was let go where the page did not hear of it
     if (!drag || Math.hypot(event.clientX - drag.x, event.clientY - drag.y) < 6) return;
     event.preventDefault();
     const svg = figure.firstChild, box = svg.getBoundingClientRect(), from = svg.from(drag.q),
@@ -369,7 +384,10 @@ function pointAtFigure() {
         renderEdge(q + down, k + right);
       }
     } else if (event.key === "Enter" || event.key === " ") { state.edge = [q, k]; renderEdge(); }
-    else if (["x", "X", "Delete"].includes(event.key)) setEdge(q, k, fateOf(q, k) === undefined ? null : undefined);
+    else if (["x", "X", "Delete"].includes(event.key)) {
+      const seen = shown.now.maps[state.chosen][q]?.[k] !== undefined; // what comes later is not
+      if (seen) setEdge(q, k, fateOf(q, k) === undefined ? null : undefined);
+    }
     else if (event.key.toLowerCase() === "r") { state.edge = [q, k]; renderEdge(); $("to").focus(); }
     else if (event.key === "Escape") { state.edge = null; renderEdge(); }
     else return;
@@ -378,21 +396,21 @@ function pointAtFigure() {
 }
 
 // --- the list of interventions -------------------------------------------------------------------------------------
-function edgeText({ stack, query, key, to }) {
-  const { queries, keys } = sides(stack), word = (list, i) => list[i] ?? `position ${i + 1}`;
+function edgeText({ stack, query, key, to }, record = shown.now) {
+  const { queries, keys } = sides(stack, record), word = (list, i) => list[i] ?? `position ${i + 1}`;
   return `${word(queries, query)} \u2192 ${word(keys, key)} ${to === null ? "cut" : `redirected to ${word(keys, to)}`}`;
 }
 function renderChanges() {
-  const item = (text, name, undo) => make("li", {}, make("span", {}, text),
+  const item = (text, undo) => make("li", {}, make("span", {}, text),
     make("button", { type: "button", "aria-label": `Take back: ${text}`, onclick: () => change(undo) }, "\u2715"));
   const items = [...Object.entries(state.heads).map(([name, how]) => { const { stack, layer, head } = parsed(name);
-      return item(`${titled(stack, layer, head)}: ${how}`, name, () => { delete state.heads[name]; }); }),
-    ...state.edges.map((edge, i) => item(`${titled(edge.stack, edge.layer, edge.head)}: ${edgeText(edge)}`, i,
+      return item(`${titled(stack, layer, head)}: ${how}`, () => { delete state.heads[name]; }); }),
+    ...state.edges.map((edge, i) => item(`${titled(edge.stack, edge.layer, edge.head)}: ${edgeText(edge)}`,
       () => { state.edges.splice(i, 1); }))];
-  $("changes").replaceChildren(...(items.length ? items
-    : [make("li", { class: "none" }, "None: the model is as trained.")]));
   $("undo").disabled = !past.length;
   $("redo").disabled = !future.length;
+  refocused($("changes"), () => $("changes").replaceChildren(...(items.length ? items
+    : [make("li", { class: "none" }, "None: the model is as trained.")])), $("undo"));
   $("clear").disabled = !changed();
   renderRankNote();
   const n = RUN.sentences.length, edges = state.edges.length;
@@ -404,6 +422,7 @@ function renderChanges() {
       + "looks at in this head. Greedy search."
     : "The same heads in other sentences, and random heads in their place. Greedy search.";
   if ($("counted").dataset.of !== JSON.stringify(changes()) + state.text) $("counted").replaceChildren();
+  if ($("ranking").dataset.of !== rankedOf()) $("ranking").replaceChildren();
 }
 function renderRankNote() {
   const word = state.word !== null && shown.before.written[state.word];
@@ -413,24 +432,32 @@ function renderRankNote() {
 }
 
 // --- what takes longer ---------------------------------------------------------------------------------------------
-async function longer(method, given) {
+let jobs = 0;
+async function longer(method, given) { // the newest ends the one before it
+  const mine = ++jobs, bar = document.querySelector("progress");
   $("progress").hidden = false;
-  const bar = document.querySelector("progress");
   bar.removeAttribute("value");
-  try { return await ask(method, given, done => { bar.value = done; }); }
+  try { return await ask(method, given, done => { if (mine === jobs) bar.value = done; }); }
   catch (error) { say(error.message); return null; }
-  finally { $("progress").hidden = true; }
+  finally {
+    if (mine === jobs) {
+      $("progress").hidden = true;
+      if (method !== "average" && RUN.averages === false && !offsets) average(); // it was in the way
+    }
+  }
 }
+const rankedOf = () => JSON.stringify([RUN.name, state.text, state.beams]);
 async function rank(what) {
-  const { stack, layer, head } = parsed(state.chosen), { before } = shown,
+  const { stack, layer, head } = parsed(state.chosen), { before } = shown, mine = rankedOf(),
     token = state.word !== null && state.word < before.written.length ? state.word : null;
   const found = await longer("rank", { text: state.text, output: before.output, token, what,
     place: { stack, layer, head }, how: offsets ? "mean" : "zero" });
-  if (!found) return;
+  if (!found || mine !== rankedOf()) return;
   const most = Math.max(1e-9, ...found.found.map(({ change }) => Math.abs(change)));
   const rows = found.found.slice(0, 8).map(one => {
     const { stack, layer, head, query, key, change } = one;
-    const label = what === "heads" ? titled(stack, layer, head) : edgeText({ ...one, to: null }).replace(/ cut$/, "");
+    const label = what === "heads" ? titled(stack, layer, head) : edgeText({ ...one, to: null }, before)
+      .replace(/ cut$/, "");
     const show = () => {
       choose(`${stack}.${layer}.${head}`);
       if (what === "heads") return;
@@ -444,6 +471,7 @@ async function rank(what) {
   const control = what === "heads" ? `A random head: median ${withRule(median)} of ${n} heads.`
     : n ? "A random edge of another head, at least half as heavy as this head\u2019s heaviest: "
       + `median ${withRule(median)}, at most ${withRule(atMost)} (${n} edges).` : "No other head has an edge as heavy.";
+  $("ranking").dataset.of = mine;
   $("ranking").replaceChildren(make("ol", {}, ...rows), make("p", { class: "control" }, control));
 }
 function interval(k, n) { // Wilson's, 95%
@@ -458,16 +486,18 @@ async function count() {
     changes: changes() });
   if (!t) return;
   const swapped = Object.entries(t.swaps).sort((a, b) => b[1] - a[1]).slice(0, 6);
-  const nth = rank => rank < 0 ? "end of the sentence" // the key that is no word
-    : ["word that it looks at most", "second word", "third word"][rank] ?? `${rank + 1}th word`;
-  const told = t.edges.map(({ token, rank, toRank }) => `In each sentence with \u201c${wordOf(token)}\u201d: its edge `
-    + `to the ${nth(rank)} ${toRank === null ? "is cut" : `is redirected to the ${nth(toRank)}`}. `);
+  const nth = (rank, stack) => rank < 0 ? `\u201c${stack === "decoder" ? "start" : "end"}\u201d` // the key that is no word
+    : `the ${["word that it looks at most", "second word", "third word"][rank] ?? `${rank + 1}th word`}`;
+  const told = t.edges.map(({ token, stack, rank, toRank }) => `In each sentence with \u201c${wordOf(token)}\u201d: its edge `
+    + `to ${nth(rank, stack)} ${toRank === null ? "is cut" : `is redirected to ${nth(toRank, stack)}`}. `);
+  if (t.edges.some(({ rank, toRank }) => rank < 0 || toRank < 0)) told.push("Only edges to words are found again.");
   const pair = (name, value) => [make("dt", {}, name), make("dd", {}, value)];
   $("counted").dataset.of = of;
   $("counted").replaceChildren(make("p", { class: "note" }, ...told),
     make("dl", {}, ...pair("sentences where it applies", `${t.n} of ${t.read}`),
     ...pair("translation changes", `${t.changed} of ${t.n}${interval(t.changed, t.n)}`),
-      ...pair("same change, random head", `${t.control} of ${t.n}${interval(t.control, t.n)}`),
+      ...pair("same change, random head", t.control === null ? "no other head to compare with"
+        : `${t.control} of ${t.n}${interval(t.control, t.n)}`),
       ...swapped.flatMap(([swap, n]) => pair(swap, String(n)))), make("ul", {}, ...t.examples.slice(0, 3)
     .map(({ sentence, before, now }) => make("li", {}, make("b", {}, sentence), ` ${before} \u2192 ${now}`))));
 }
@@ -576,7 +606,7 @@ function begin(preset, again = true) {
   again ? change(set) : set();
 }
 function renderTask() {
-  const mine = task && task.text === state.text;
+  const mine = task?.task && task.text === state.text;
   $("task").hidden = !mine;
   [...$("presets").children].forEach((button, i) => button.setAttribute("aria-pressed",
     String(!!mine && RUN.presets[i] === task)));
@@ -584,14 +614,18 @@ function renderTask() {
   const reached = task.goal && shown.now.text === task.goal && changed();
   const { heads = {}, edges = [] } = task.answer ?? {};
   const answer = () => change(() => Object.assign(state, { heads: { ...heads }, edges: [...edges], edge: null }));
+  const asked = $("task").contains(document.activeElement);
   $("task").replaceChildren(reached ? `\u2713 ${task.done}` : task.task,
     ...(task.answer && !reached ? [make("button", { type: "button", onclick: answer }, "Show me")] : []));
+  if (asked) $("task").focus();
 }
 function introduce() {
   const { n_layers, n_heads, d_model } = RUN.config.model, { src, tgt } = RUN.config.data ?? {};
   const language = code => {
     try { return new Intl.DisplayNames("en", { type: "language" }).of(code); } catch { return code; }
   };
+  for (const id of ["before", "now", "next"]) $(id).lang = tgt ?? "";
+  $("text").lang = src ?? "";
   const languages = src && tgt ? `${language(src)} to ${language(tgt)}, ` : "";
   $("about").textContent = `a Transformer while it translates: \u201c${RUN.name}\u201d, ${languages}`
     + `${n_layers} layer${n_layers > 1 ? "s" : ""} of ${n_heads} heads, ${d_model} wide`;
@@ -607,7 +641,10 @@ async function opened(files) {
 }
 async function average() { // for a head's mean, and for what is above it
   const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
-  if (averages) { offsets = averages.offsets; render(); }
+  if (!averages) return;
+  offsets = averages.offsets;
+  buildGrids();
+  render();
 }
 async function openFolder({ target: { files } }) {
   const find = names => [...files].find(file => names.includes(file.name)), read = file => file?.arrayBuffer(),
@@ -625,6 +662,7 @@ async function openFolder({ target: { files } }) {
       presets: RUN.presets.map(({ title, text, task }) => ({ title, text, task })) };
     await opened({ vocabulary: await named(vocabulary), sourceVocabulary: await named(source),
       weights: await read(weights), averages: null });
+    task = null;
     Object.assign(state, { heads: {}, edges: [], edge: null, word: null, chosen: null });
     past.length = future.length = 0;
     await update();
@@ -650,23 +688,28 @@ async function start() {
   $("rank-edges").addEventListener("click", () => rank("edges"));
   $("count").addEventListener("click", count);
   $("stop").addEventListener("click", () => ask("stop"));
+  $("link").hidden = location.protocol === "about:"; // a frame without an address
   $("link").addEventListener("click", () => copy(location.href.split("#")[0] + address(), $("link")));
   $("copy").addEventListener("click", () => copy(python(), $("copy")));
   $("folder").addEventListener("change", openFolder);
   document.querySelectorAll("[data-take]")
     .forEach(button => button.addEventListener("click", TAKE[button.dataset.take]));
   $("switch").addEventListener("keydown", event => {
-    const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key], hows = ["on", "zero", "mean"];
-    if (step) { event.preventDefault();
-      setHead(state.chosen, hows[(hows.indexOf(state.heads[state.chosen] ?? "on") + step + 3) % 3]);
-      $("switch").querySelector("[aria-checked=true]")?.focus(); }
+    const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key], all = hows();
+    if (!step) return;
+    event.preventDefault();
+    setHead(state.chosen, all[(all.indexOf(state.heads[state.chosen] ?? "on") + step + all.length) % all.length]);
   });
   addEventListener("keydown", event => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && event.target.id !== "text") {
       event.preventDefault(); event.shiftKey ? travel(future, past) : travel(past, future); }
   });
   addEventListener("hashchange",
-    () => { if (location.hash !== address() && readAddress()) { $("text").value = state.text; update(); } });
+    () => { if (location.hash !== address() && readAddress()) {
+      $("text").value = state.text;
+      $("beams").value = state.beams;
+      update();
+    } });
   addEventListener("resize", () => shown && renderHead());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && render());
   pointAtFigure();

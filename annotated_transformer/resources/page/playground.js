@@ -5,7 +5,7 @@ const CUP = 1, HAT = 2, KING = 3; // of SENTENCES, sentences.json
 const NUMBERS = ["d_model", "n_layers", "n_heads", "rate", "seed"];
 const PAPER = { ...Object.fromEntries(NUMBERS.map(name => [name, USUAL[name]])), off: [] };
 const percent = (n, of) => `${Math.round(100 * n / of)}%`, share = ({ right, of }) => `${right} of ${of}`;
-const capital = text => text[0].toUpperCase() + text.slice(1), last = ({ reports }) => reports.at(-1);
+const capital = text => text.charAt(0).toUpperCase() + text.slice(1), last = ({ reports }) => reports.at(-1);
 const isPaper = ({ state }) => JSON.stringify(state) === JSON.stringify(PAPER);
 const sentence = words => written(words) || "(nothing)";
 
@@ -30,6 +30,7 @@ async function begin(go) {
   run = { state: structuredClone(state), name: more?.name(state) ?? "the paper\u2019s model", goal, colour, reports: [] };
   runs.push(run);
   turned = [];
+  $("slept").hidden = true;
   more?.begun();
   try {
     const first = await ask("begin", { setting: setting(state), shown: SENTENCES, mapped: CUP });
@@ -51,11 +52,13 @@ async function train() {
     if (!asleep) say(told(end));
     if (!reached(end)) return;
     own.ended = true;
+    asleep = false;
     more?.ended();
   } catch (error) { if (mine === turn) fail(error.message); }
 }
 function fail(message) {
-  running = false;
+  running = asleep = false;
+  if (!last(run)) $("numbers").textContent = ""; // those of another setting
   run.failed = true;
   renderButtons();
   say(message);
@@ -183,7 +186,7 @@ function renderMaps({ maps }) {
 }
 function choose(name) {
   chosen = { name, kept: true };
-  renderMaps(last(run));
+  if (last(run)) renderMaps(last(run));
 }
 function chooseNext(event) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key], all = [...$("thumbs").children];
@@ -200,7 +203,10 @@ $("go").addEventListener("click", ({ detail }) => { // the second click of a dou
   $("slept").hidden = true;
   running ? ask("stop") : train();
 });
-$("again").addEventListener("click", () => begin(true));
+$("again").addEventListener("click", () => {
+  $("go").focus(); // it hides itself
+  begin(true);
+});
 const redraw = () => last(run) && (renderCurves(), renderMaps(last(run)));
 addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

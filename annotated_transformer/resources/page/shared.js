@@ -27,11 +27,21 @@ function connect(source, name, here) {
       for (const { message } of waiting.values()) send(message);
     };
   } catch { beside(); }
-  return (method, given, report) => new Promise((done, failed) => {
+  const ask = (method, given, report) => new Promise((done, failed) => {
     const message = { id: ++last, method, given };
     if (method !== "stop") waiting.set(last, { done, failed, report, message });
     send(message);
   });
+  ask.end = () => worker?.terminate();
+  return ask;
+}
+
+// Draws a box's buttons anew; the focus stays on the one that has taken its place, or goes to `other`.
+function refocused(box, draw, other) {
+  const at = [...box.querySelectorAll("button")].indexOf(document.activeElement);
+  draw();
+  const all = box.querySelectorAll("button");
+  if (at >= 0) (all[Math.min(at, all.length - 1)] ?? other)?.focus();
 }
 
 function paint(canvas, rows, colour) {
@@ -49,16 +59,18 @@ function save(content, type, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 async function copy(text, button) {
-  const before = button.textContent;
+  button.dataset.name ??= button.textContent; // a second click finds it "Copied"
   try { await navigator.clipboard.writeText(text); }
   catch { // from disk there may be no clipboard
     const area = make("textarea", { class: "hidden", "aria-hidden": true });
     area.value = text;
     document.body.append(area);
     area.select();
-    document.execCommand("copy");
+    const done = document.execCommand("copy");
     area.remove();
+    button.focus();
+    if (!done) return;
   }
   button.textContent = "Copied";
-  setTimeout(() => { button.textContent = before; }, 1200);
+  setTimeout(() => { button.textContent = button.dataset.name; }, 1200);
 }

@@ -111,7 +111,7 @@ class Language {
       model: { type: "WordPiece", unk_token: "<unk>", continuing_subword_prefix: "##", max_input_chars_per_word: 200,
         vocab: Object.fromEntries(this.list.map((word, i) => [token(word, i), i])) }, })).buffer;
   }
-  words(ids) { return ids.map(id => this.list[id]); }
+  words(ids) { return ids.map(id => this.list[id] || "\u2047"); } // some are there to fill it up
 }
 
 // A rule's columns. Of its two sides, own words are text, and children the places in `children`.

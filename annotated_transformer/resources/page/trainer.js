@@ -93,7 +93,7 @@ class Trainer {
     const at = this.top, missing = (this.top += 4 * n + 31 & ~15) - this.memory.buffer.byteLength;
     if (missing > 0) {
       try { this.memory.grow(Math.ceil(missing / 65536) + 64); } catch {
-        throw new Error(`more than ${this.memory.buffer.byteLength >> 20} MB of memory: a smaller width or fewer layers`);
+        throw new Error(`it needs more than ${this.memory.buffer.byteLength >> 20} MB of memory: choose a smaller width or fewer layers`);
       }
     }
     this.peak = Math.max(this.peak, this.top);
@@ -237,7 +237,7 @@ class Trainer {
   }
   update(pairs) {
     const loss = this.gradient(pairs);
-    if (!Number.isFinite(loss)) throw new Error(`after ${this.step} updates the loss is no number any more: a lower rate`);
+    if (!Number.isFinite(loss)) throw new Error(`after ${this.step} updates the loss is no longer a number`);
     this.adam();
     return loss;
   }
@@ -286,7 +286,7 @@ class Trainer {
   exported(language) {
     const { vocab_size, n_layers, d_model, d_ff, n_heads, pre_norm, scale, warmup_steps, rate, label_smoothing, seed } =
       this.config, missing = WHOLE.filter(name => !this.config[name]), d_k = d_model / n_heads;
-    if (missing.length) throw new Error(`the page that looks inside has only whole models: this one has no ${missing[0]}`);
+    if (missing.length) throw new Error(`neither the live page nor the package runs a model without ${missing[0]}`);
     const tensors = Object.entries(this.shapes).map(([name, shape]) => {
       const values = this.values(name).slice();
       if (!scale && /query/.test(name)) for (let i = 0; i < values.length; i++) values[i] *= Math.sqrt(d_k); // divided there

@@ -56,7 +56,7 @@ class Training {
     const right = (causal_mask ? rows : trainer.written(pairs)).filter(row => row.every(Boolean)).length;
     const german = trainer.translate(shown.map(pair => pair[0])).map(ids => language.words(ids));
     const [source, target] = shown[mapped];
-    return { step: trainer.step, seconds: spent / 1000, loss, right, of: pairs.length, german, size: trainer.size,
+    return { step: trainer.step, seconds: spent / 1000, loss, right, of: pairs.length, german,
       words: language.size, maps: trainer.maps(source, target.slice(0, -1)) };
   }
   exported() {
