@@ -13,6 +13,7 @@ from annotated_transformer.experiments import results, summary
 from annotated_transformer.experiments.variations import command_for
 from annotated_transformer.model.transformer import BASE
 from annotated_transformer.paper import tables as paper
+from annotated_transformer.training.presets import TrainingConfig, named_now
 from annotated_transformer.tools.records import finished, make_record, read_records, write_record
 from here import ROOT, unlike_the_saved
 
@@ -290,14 +291,21 @@ def test_a_group_differs_in_its_seeds_alone(whole):
     """But for the precision of training and what follows from it, which the group's seeds may not share (then no
     block does)."""
     def plain(x):
-        drop = {"seed", "precision", "weights", "folder", "run", "runs", "sentences_sha256"}
+        drop = {"seed", "precision", "weights", "folder", "run", "runs", "members", "sentences_sha256"}
         return {key: plain(value) for key, value in x.items() if key not in drop} if isinstance(x, dict) else x
 
+    def alike(config):
+        "By the names of today, with the defaults of fields that are younger than the record."
+        known = config.get("training")
+        return plain(config | ({"training": asdict(TrainingConfig()) | named_now(known)} if known else {}))
+
+    unlike = set()
     for name, group in summary.groups_of_runs(finished(whole)).items():
         first, *others = (whole[record] for record in group["records"])
         assert len(set(group["seeds"])) == len(group["seeds"]), name
-        assert all(plain(r["config"]) .keys() == plain(first["config"]).keys() and r["task"] == first["task"]
-                   for r in others), name
+        if any((alike(r["config"]), r["task"]) != (alike(first["config"]), first["task"]) for r in others):
+            unlike.add(name)
+    assert unlike == {"grammar-longer_convolutional"}  # whose seed 0 nothing reads: experiments/by_distance
 
 
 def test_the_program_adds_records_and_writes_the_summary(tmp_path, monkeypatch, capsys):
