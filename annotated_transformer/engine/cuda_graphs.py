@@ -59,8 +59,8 @@ SHAPES = 512  # captured at most
 class Captured:
     """The passes of `objective`, a loss in training, forward and backward, from one CUDA graph for each shape of batch.
 
-    It takes the place of `objective(src, tgt)` and `backward`. Where memory is short it captures no more, and gives
-    back what it has.
+    It takes the place of `objective(src, tgt)` and `backward`. Where memory is short for a forward pass, it
+    captures no more, and gives back what it has.
     """
 
     def __init__(self, objective: nn.Module):
@@ -102,7 +102,7 @@ class Captured:
             return self.compute(*(ids.to(self.device) for ids in batch), scale, padded=True)
         graph, inputs, loss = self.graphs[shape]
         for kept, new in zip(inputs, (*batch, torch.tensor(scale, dtype=torch.float64))):
-            kept.copy_(new)
+            kept.copy_(new, non_blocking=True)
         graph.replay()
         return loss.clone()
 
@@ -115,11 +115,13 @@ class Captured:
         return not self.full
 
     def compute(self, src: Tensor, tgt: Tensor, scale: float | Tensor, padded: bool = False) -> Float[Tensor, ""]:
+        loss = None
         try:
             loss = self.objective(src, tgt, padded)
         except torch.OutOfMemoryError:
             if not self.graphs or torch.cuda.is_current_stream_capturing():
                 raise
+        if loss is None:  # not within `except`, where the traceback would hold what the failed pass has computed
             self.graphs, self.full = {}, True  # the step needs their memory
             torch.cuda.empty_cache()
             loss = self.objective(src, tgt, padded)

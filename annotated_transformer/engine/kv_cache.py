@@ -118,16 +118,16 @@ def weights_stamp(model: nn.Module) -> list[int]:
 
     Version counters miss what goes through `.data`; two stamps are equal after a change only by coincidence.
     """
-    found, factors = [], 2 * torch.arange(1, PRIME + 1) + 1
+    found = []
     for parameter in model.parameters():
         raw = parameter.detach().reshape(-1).view(torch.uint8)
         raw = F.pad(raw, (0, -len(raw) % 8)) if len(raw) % 8 else raw
         bits = (raw if raw.storage_offset() % 8 == 0 else raw.clone()).view(torch.int64)
-        whole, of_rows = len(bits) // PRIME * PRIME, torch.zeros((), dtype=torch.int64)
-        for rows in bits[:whole].view(-1, PRIME).split(32):  # the prime and the 31 keep apart what is exchanged
-            of_rows = 31 * of_rows + (rows ^ rows >> 29).sum(0)  # a sign, the highest bit, could cancel another
-        rest = bits[whole:] ^ bits[whole:] >> 29
-        found.append(sum((part * factors[: part.numel()].to(part.device)).sum() for part in (of_rows, rest)))
+        odd, n = 2 * torch.arange(1, PRIME + 1, device=bits.device) + 1, len(bits) // PRIME * PRIME
+        whole, rest = torch.zeros_like(odd), bits[n:] ^ bits[n:] >> 29  # a sign, the highest bit, could cancel another
+        for rows in bits[:n].view(-1, PRIME).split(PRIME):
+            whole = 31 * whole + ((rows ^ rows >> 29) * odd[: len(rows), None]).sum(0)
+        found.append((whole * (odd + 10_000)).sum() + (rest * odd[: len(rest)]).sum())
     return torch.stack(found).tolist() if found else []
 
 
@@ -279,10 +279,12 @@ class DecoderState:
     def select(self, rows: Int[Tensor, " kept"] | list[int]) -> None:
         "These sentences go on, in this order. It is cheap where most of them stay in their places."
         moved = {place: row for place, row in enumerate(map(int, rows)) if place != row}
+        to, of = (torch.tensor([*places], dtype=torch.long, device=self.source_bias.device)
+                  for places in (moved, moved.values()))
 
         def kept(x: Tensor) -> Tensor:
             if moved:
-                x[[*moved]] = x[[*moved.values()]]
+                x[to] = x[of]
             return x[: len(rows)]
 
         self.source, self.kept = [kept(x) for x in self.source], [kept(x) for x in self.kept]

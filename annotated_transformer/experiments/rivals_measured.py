@@ -307,7 +307,7 @@ def time_updates(name: str, device: str, throughput: dict[str, Any], place: Plac
     begun_at = time.monotonic()
     timed = [*read_rules().systems.values(), *read_rules("input_feeding").systems.values()]
     names, systems = {s.name: s.config for s in timed}, {s.name: s.configuration(5000) for s in timed}
-    lines = measure_updates(systems, **throughput, device=torch.device(device))
+    lines = measure_updates(systems, **throughput, device=training_device())
     metrics = {"updates": lines} | {f"seconds/{line['system']}/{line['n']}": line["seconds"] for line in lines}
     metrics |= {f"sequential_steps/{name}/{n}": sequential_steps(build(config), n)
                 for name, config in systems.items() for n in (16, 64)}

@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 from ..engine.fast import keep_memory
 from .complexity import HEADS, LAYERS, ROWS, OneCall, Sizes, multiply_adds
 from ..tools.files import InputError
+from ..tools.processes import training_device
 from ..tools.records import add_record, check_new, make_record, results_folder, run_program
 
 # %% ../../nbs/experiments/timing.ipynb #ca2e58de
@@ -71,7 +72,8 @@ def bytes_of_pass(one_pass: Callable[[], None], device: str) -> int:
 
 def seconds_of(call: Callable[[], object], times: int = 1) -> float:
     "The mean of so many calls in a row, with what they leave to a GPU."
-    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    here = training_device()
+    wait = partial(torch.cuda.synchronize, here) if here.type == "cuda" else lambda: None
     wait()
     begun = time.perf_counter()
     for _ in range(times):

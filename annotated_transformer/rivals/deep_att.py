@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..model.attention import padding_mask
 from ..model.symbols import PAD
 from .base import EncoderDecoder
-from .recurrent import Alignment, Recurrent, RecurrentConfig, lstm_step
+from .recurrent import LSTM, Alignment, Recurrent, RecurrentConfig, lstm_step
 
 # %% ../../nbs/rivals/deep_att.ipynb #7a5b2875
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FastForward(nn.Module):
 
     def __init__(self, n: int, d: int):
         super().__init__()
-        self.f, self.lstm = nn.Linear(n, d, bias=False), nn.LSTM(d // 2, d, batch_first=True)
+        self.f, self.lstm = nn.Linear(n, d, bias=False), LSTM(d // 2, d, batch_first=True)
         nn.init.xavier_uniform_(self.f.weight)
 
     def forward(

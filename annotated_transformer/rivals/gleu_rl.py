@@ -91,6 +91,8 @@ def without_dropout(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout | SparseLayer):
             module.eval()
+        if isinstance(module, nn.RNNBase):
+            module.dropout = 0.0  # between its layers
 
 # %% ../../nbs/rivals/gleu_rl.ipynb #0e97befa
 @dataclass(frozen=True)

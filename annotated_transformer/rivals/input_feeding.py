@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..model.attention import padding_mask
 from ..model.symbols import PAD
 from .base import EncoderDecoder
-from .recurrent import Alignment, RecurrentConfig, states_of
+from .recurrent import LSTM, Alignment, RecurrentConfig, states_of
 
 # %% ../../nbs/rivals/input_feeding.ipynb #dc692b09
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class InputFeeding(EncoderDecoder):
         super().__init__(config)
         d, n = config.d_model, config.n_layers
         between = config.dropout if n > 1 else 0.0
-        self.encoder = nn.LSTM(d, d, n, batch_first=True, dropout=between, bidirectional=True)
+        self.encoder = LSTM(d, d, n, batch_first=True, dropout=between, bidirectional=True)
         self.bridge = nn.Linear(2 * d, d)
-        self.decoder = nn.LSTM(2 * d, d, n, batch_first=True, dropout=between)
+        self.decoder = LSTM(2 * d, d, n, batch_first=True, dropout=between)
         self.alignment = Alignment(d, 2 * d, d)
         self.combine = nn.Linear(3 * d, d)
         self.dropout = nn.Dropout(config.dropout)

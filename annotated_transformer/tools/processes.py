@@ -253,6 +253,7 @@ class Report:
 
     def __init__(self, sums: dict[str, float]):
         self.pending: Done | None = None
+        self.arrived: torch.cuda.Event | None = None
         self.begin_line()
         self.sums |= sums
 
@@ -261,14 +262,19 @@ class Report:
         self.sums, self.since, self.tokens = {"loss": 0.0, "tokens": 0, "skipped": 0}, time.monotonic(), 0
 
     def add(self, done: Done) -> None:
-        "Take an update, and look at the loss of the one before. Raises NotFinite."
+        "Take an update, whose loss begins its way to the host, and look at the one before. Raises NotFinite."
         self.look()
         self.pending = done
+        if done.loss.is_cuda:  # a later read would wait for the updates behind it, too
+            self.pending, self.arrived = done._replace(loss=done.loss.to("cpu", non_blocking=True)), torch.cuda.Event()
+            self.arrived.record(torch.cuda.current_stream(done.loss.device))
 
     def look(self) -> None:
         "Add up the loss that is pending. Raises NotFinite."
         if self.pending is None:
             return
+        if self.arrived:
+            self.arrived.synchronize()
         done, self.pending = self.pending, None
         loss = all_reduce_sum(float(done.loss))[0]
         if not math.isfinite(loss):

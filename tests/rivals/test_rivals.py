@@ -485,10 +485,11 @@ def test_settings_of_tuning_that_make_no_sense_are_one_line(options, trained, tm
     assert end.value.code == 2 and options in said and said.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
-def test_tuning_sees_the_model_that_drew():
-    "With an expert's gate, too: what is computed for the gradient is what evaluation computes."
-    model = small_model("mixture-of-experts", vocab_size=50).double()
-    for layer in model.mixtures.values():
+@pytest.mark.parametrize("kind", ["mixture-of-experts", "input-feeding"])
+def test_tuning_sees_the_model_that_drew(kind):
+    "With an expert's gate and dropout between an LSTM's layers: the gradient's model is that of evaluation."
+    model = small_model(kind, vocab_size=50, dropout=0.2).double()
+    for layer in getattr(model, "mixtures", {}).values():
         torch.nn.init.normal_(layer.gate.weight), torch.nn.init.normal_(layer.noise.weight)
     src, tgt = torch.tensor([[5, 6, 7, END]]), torch.tensor([[START, 8, 9]])
     expected = model.eval()(src, tgt)

@@ -142,6 +142,8 @@ def by_hand(run: Path, processes: int, program: Path) -> list[subprocess.Popen]:
 
 @pytest.mark.parametrize("processes, begin", [(2, by_hand), pytest.param(4, by_torchrun, marks=pytest.mark.slow)])
 def test_processes_agree_with_one(data, exact, tmp_path, processes, begin):
+    if 0 < torch.cuda.device_count() < processes:
+        pytest.skip("fewer GPUs than processes")
     run = start_run(tmp_path / "run", data, replace(SHAPE, dropout=0.0), EXACT)
     (tmp_path / "in_parts.py").write_text(IN_PARTS)
     for process in begin(run.folder, processes, tmp_path / "in_parts.py"):
@@ -831,6 +833,8 @@ def test_two_trainings_of_one_run(data, tmp_path):
 
 def test_a_run_keeps_the_library_of_its_products(data, tmp_path, monkeypatch):
     "Another one sums in another order. Whatever a later trial says, a run that is resumed takes what it began with."
+    if torch.cuda.is_available():
+        pytest.skip("a GPU has one library")
     if kernels.candidate(kernels.ONEDNN, torch.eye(64)) is None:
         pytest.skip("PyTorch has no oneDNN here")
     used, whole = set(), training.update
