@@ -364,12 +364,16 @@ def tidied(root: Path, tmp: Path) -> Iterator[str]:
         yield f"the {what} of {name(path)} is not what .ci/tidy.py writes; run: .venv/bin/python .ci/tidy.py"
 
 
+MADE = {".git", ".venv", "build", "exercises", "runs", "data", "dist"}  # in .gitignore, where git cannot be asked
+
+
 def tracked(root: Path) -> list[Path]:
-    "The files that belong to the checkout: git's, and those it would take; all of them where there is no git."
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
-                            capture_output=True, text=True)
-    inside = (root / ".git").exists() and listed.returncode == 0
-    paths = [root / file for file in listed.stdout.split("\0") if file] if inside else list(root.rglob("*"))
+    "The files that belong to the checkout: git's, and those it would take; without git all but what is made."
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = shutil.which("git") and subprocess.run(command, cwd=root, capture_output=True, text=True)
+    inside = (root / ".git").exists() and listed and listed.returncode == 0
+    paths = ([root / file for file in listed.stdout.split("\0") if file] if inside
+             else [path for path in root.rglob("*") if path.relative_to(root).parts[0] not in MADE])
     return [path for path in paths if path.is_file()]
 
 

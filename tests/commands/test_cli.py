@@ -1,6 +1,7 @@
 """The command line as a whole: its help, its table of features, and what it says when something is wrong: one line,
 exit code 2, no traceback, nothing half-written."""
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import torch
 
 from annotated_transformer import __version__
 from annotated_transformer.commands import cli
+from annotated_transformer.commands.prepare import CORPORA
 from command_line import fails, refused, said, wrong, wrong_with
 from here import ROOT
 
@@ -25,7 +27,7 @@ def test_help_and_version_after_the_options_of_every_command(capsys):
     assert capsys.readouterr().out == f"annotated-transformer {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["", *cli.COMMANDS])
+@pytest.mark.parametrize("command", ["", *cli.COMMANDS, *(f"prepare {kind}" for kind in CORPORA)])
 def test_help_has_examples(command, capsys):
     with contextlib.nullcontext() if not command else pytest.raises(SystemExit, match="^0$"):
         cli.main([*command.split(), "--help"])
@@ -33,6 +35,11 @@ def test_help_has_examples(command, capsys):
     assert "Examples:" in out or not command and "Begin with:" in out
     assert f"  annotated-transformer {command or 'prepare'}" in out
     assert command or all(f"\n  {name} " in out for name in cli.COMMANDS)
+    lines = re.findall(r"^  (?:.*\| |torchrun .* -m )?annotated[-_]transformer (.+)$", out, re.M)
+    for line in lines:
+        name, *words = itertools.takewhile(lambda word: word not in ("|", ">", "<"), shlex.split(line))
+        assert wrong_with(name, words) == "", line
+    assert lines
 
 
 @pytest.mark.slow

@@ -445,3 +445,14 @@ def test_standard_input_is_one_text(tmp_path, monkeypatch, capsys):
 def test_weights_that_ship_have_no_text_to_be_scored_on(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     fails(["evaluate", "grammar"], capsys, "--data", "--src")
+
+
+def test_another_run_and_the_file_of_its_translations_are_one_rival(made, text, tmp_path, capsys):
+    sources, wanted = (open(path, encoding="utf-8").read().splitlines() for path in text["test"])
+    theirs = load(made / "run").translate(sources, beam_size=1)
+    given = ["grammar", "--src", text["test"][0], "--references", text["test"][1], *GREEDY, "--json", "--against"]
+    by_run, by_file = (json.loads(evaluated(capsys, *given, against).out)
+                       for against in (made / "run", write(tmp_path / "theirs.de", theirs)))
+    apart = by_run["metrics"]["sacrebleu"] - score(theirs, wanted, "de")["sacrebleu"].value
+    assert by_run["against"] == by_file["against"] and apart > 1
+    assert by_run["against"]["sacrebleu"]["value"] == pytest.approx(apart)

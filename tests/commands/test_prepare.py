@@ -17,7 +17,7 @@ from annotated_transformer.commands.prepare import subcommand
 from annotated_transformer.commands.train import open_or_start
 from annotated_transformer.corpus.batching import ParallelCorpus
 from annotated_transformer.corpus.corpora import Corpus
-from annotated_transformer.corpus.vocabulary import load_vocabulary
+from annotated_transformer.corpus.vocabulary import adopt_model, load_vocabulary
 from annotated_transformer.model.symbols import END, UNKNOWN
 from annotated_transformer.parsing import parser as parsing
 from annotated_transformer.tools.files import InputError
@@ -315,3 +315,15 @@ def test_killed_while_one_folder_takes_the_place_of_another(tmp_path, command):
         if not went_on or number > 40:  # the text is in place by then
             break
     assert number > 10
+
+
+def test_bytes_and_a_model_of_ones_own(text, tmp_path):
+    import sentencepiece
+    cli.main(prepare_arguments(tmp_path / "bytes", text, "--vocab-size", "400", "--byte-fallback"))
+    found = load_vocabulary(tmp_path / "bytes")
+    assert UNKNOWN not in found.encode("\u6771\u4eac") and found.decode(found.encode("\u6771\u4eac")) == "\u6771\u4eac"
+    sentencepiece.SentencePieceTrainer.train(input=",".join(text["train"]), model_prefix=str(tmp_path / "own"),
+                                             vocab_size=200, model_type="bpe", minloglevel=3)
+    cli.main(prepare_arguments(tmp_path / "data", text, "--vocabulary", str(tmp_path / "own.model")))
+    assert Corpus.open(tmp_path / "data").normaliser == "none"
+    assert load_vocabulary(tmp_path / "data").digest == adopt_model(tmp_path / "own.model").digest

@@ -593,3 +593,20 @@ def test_what_a_stranger_wrote_of_the_training(name, value, said, copy, capsys):
     config["training"][name] = value
     (copy / "config.json").write_text(json.dumps(config))
     fails(["train", copy], capsys, said)
+
+
+def test_a_rate_that_has_run_out_is_not_extended(data, tmp_path, capsys):
+    "A run that was extended ends exactly as one long run; this one's rates would have been others."
+    schedule = replace(TRAINING, steps=4, warmup_steps=2, schedule="linear-to-zero")
+    run = start_run(tmp_path / "run", data, SHAPE, schedule)
+    assert train(run)
+    assert "falls to zero at update 4: begin a new run" in refused(capsys, "train", run.folder, "--steps", 8)
+    assert Run.open(run.folder).config["training"]["steps"] == 4
+
+
+def test_the_options_of_a_session_are_heard(finished, data, tmp_path, monkeypatch, capsys):
+    asked, whole = [], loop.shard
+    monkeypatch.setattr(loop, "shard", lambda corpus, some, tokens: asked.append(tokens) or whole(corpus, some, tokens))
+    told = said(capsys, "train", tmp_path / "run", "--data", data, "--config", finished, "--minutes", "1e-9",
+                "--device-tokens", 77, "--tensorboard")
+    assert "Stopped. Continue with" in told and {*asked} == {77} and (tmp_path / "run" / "tensorboard").is_dir()

@@ -19,6 +19,7 @@ from checking import without_checker
 from annotated_transformer.commands import cli
 from annotated_transformer.commands.translate import likely_mistake, opened, save_attention
 from annotated_transformer.corpus.vocabulary import load_vocabulary
+from annotated_transformer.decoding import translation
 from annotated_transformer.decoding.evaluation import evaluate
 from annotated_transformer.decoding.ensembles import ensemble
 from annotated_transformer.decoding.translation import load
@@ -419,3 +420,29 @@ def test_what_is_missing_in_a_configuration(copy, capsys):
     (copy / "text").write_text("The cow is old .\n")
     cli.main(["translate", str(copy), str(copy / "text")])
     cli.main(["evaluate", str(copy), "--src", str(copy / "text"), "--references", str(copy / "text")])
+
+
+def test_lines_are_counted_on_from_batch_to_batch(tmp_path, monkeypatch, capsys):
+    "In Moses' numbers, in warnings and in errors."
+    monkeypatch.setattr("annotated_transformer.commands.translate.BATCH", 2)
+    (tmp_path / "text").write_bytes(b"The dog sleeps.\n" * 4 + "The \u2585 sleeps.\n".encode() + b"\xdf\n")
+    code, out, told = typed(capsys, "translate", "grammar", tmp_path / "text", *GREEDY, "--nbest", 1)
+    assert [line.split(" ||| ")[0] for line in out.splitlines()] == [*"01234"]
+    assert code == 2 and "warning: line 5 has" in told and "text, line 6: not UTF-8" in told
+
+
+@pytest.mark.parametrize("words, options", [
+    (["--prefix", "Eine "], {"prefix": "Eine "}), (["--max-length", 3], {"max_length": 3}),
+    (["--sample", "--temperature", 3, "--seed", 5, "--max-length", 9],
+     {"sample": True, "temperature": 3.0, "seed": 5, "max_length": 9})])
+def test_the_search_hears_each_option(words, options, tmp_path, capsys):
+    lines = ["The cow is old .", "A dog sleeps ."]
+    made = said(capsys, "translate", "grammar", write(tmp_path / "text", lines), *words).splitlines()
+    assert made == loaded("grammar").translate(lines, **options) != loaded("grammar").translate(lines)
+
+
+def test_the_precision_is_the_one_that_is_asked_for(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(translation, "load", lambda run, precision=None: asked.append(precision) or loaded(run))
+    said(capsys, "translate", "grammar", write(tmp_path / "text", ["A dog sleeps ."]), "--precision", "int8")
+    assert asked == ["int8"]

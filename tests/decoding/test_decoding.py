@@ -66,13 +66,15 @@ def sources(lengths: list[int], seed: int) -> torch.Tensor:
 
 @few
 @given(st.integers(0, 10_000), st.sampled_from(SHAPES), st.lists(st.integers(1, 6), min_size=1, max_size=4),
-       st.integers(1, 5),
+       st.integers(1, 5), st.integers(1, 5),
        st.sampled_from([0.0, 0.6, 1.0, 3.0]), st.integers(0, 5))
-def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, shape, lengths, beam_size, alpha, extra):
-    model, src = model_of(seed, **shape), sources(lengths, seed)
+def test_searches_of_every_shape_of_model_find_what_the_plain_one_finds(seed, shape, lengths, beam_size, most, alpha,
+                                                                        extra):
+    "With fewer wanted than the beam has, a search may end before all have."
+    model, src, wanted = model_of(seed, **shape), sources(lengths, seed), min(most, beam_size)
     for row, n, found in zip(src, lengths,
-                             beam_search(model, src, SearchConfig(beam_size, alpha, extra, n_best=beam_size))):
-        expected = plain_beam_search(model, row[None, :n], beam_size, alpha, extra)
+                             beam_search(model, src, SearchConfig(beam_size, alpha, extra, n_best=wanted))):
+        expected = plain_beam_search(model, row[None, :n], beam_size, alpha, extra)[:wanted]
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
 
@@ -169,13 +171,15 @@ def test_learned_positions_end_an_output():
 
 
 @few
-@given(st.integers(0, 1000), st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3), st.integers(1, 4))
-def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size):
+@given(st.integers(0, 1000), st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3), st.integers(1, 4),
+       st.integers(1, 4))
+def test_an_ensemble_finds_what_the_plain_search_finds_in_the_mean_of_the_probabilities(seed, shapes, beam_size, most):
     members, src = [model_of(seed + i, **shape) for i, shape in enumerate(shapes)], sources([4, 2], seed)
     mean = lambda src, tgt: torch.stack([m(src, tgt).softmax(-1) for m in members]).mean(0).log()  # noqa: E731
-    together = beam_search(Ensemble(members), src, beam_size=beam_size, max_extra_tokens=3, n_best=beam_size)
+    wanted = min(most, beam_size)
+    together = beam_search(Ensemble(members), src, beam_size=beam_size, max_extra_tokens=3, n_best=wanted)
     for row, size, found in zip(src, (4, 2), together):
-        expected = plain_beam_search(mean, row[None, :size], beam_size, 0.6, 3)
+        expected = plain_beam_search(mean, row[None, :size], beam_size, 0.6, 3)[:wanted]
         assert [h.ids for h in found] == [ids for _, ids in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-9)
 

@@ -266,6 +266,11 @@ def marian(tmp_path_factory):
     return folder, MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
 
 
+def test_the_cards_lines_translate(marian):
+    program = page_program(marian[0]).replace("generate(**inputs,", "generate(**inputs, num_beams=1,")
+    page_translates(marian[0], program, "The cow is old, but it plays.", load("grammar"))
+
+
 def test_the_card_is_made_of_the_record(marian):
     text, record = (marian[0] / "README.md").read_text(encoding="utf-8"), load("grammar").run.record.read()
     assert "pipeline_tag: translation" in text and yaml.safe_load(

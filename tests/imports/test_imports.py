@@ -421,7 +421,8 @@ def joey_state(twin, pre):
 
 def write_joey(folder, pre=True, tied=True, special=None, **stack):
     special = special or {}
-    names = ["<unk>", "<pad>", special.get("bos_token", "<s>"), "</s>", "the", "low@@", "er", "low", "dog"]
+    ends = special.get("bos_token", "<s>"), special.get("eos_token", "</s>")
+    names = ["<unk>", "<pad>", *ends, "the", "low@@", "er", "low", "dog"]
     twin = randomise(Joey(pre, len(names), tied=tied), 2)
     folder.mkdir()
     torch.save({"steps": 10, "model_state": joey_state(twin, pre), "optimizer_state": {}}, folder / "best.ckpt")
@@ -435,7 +436,7 @@ def write_joey(folder, pre=True, tied=True, special=None, **stack):
     return twin
 
 
-@pytest.mark.parametrize("options", [{}, {"tied": False, "special": {"bos_token": "<bos>"}},
+@pytest.mark.parametrize("options", [{}, {"tied": False, "special": {"bos_token": "<bos>", "eos_token": "<eos>"}},
                                      {"pre": False, "layer_norm": "post"}], ids=str)
 def test_joeynmt_gives_what_pytorch_gives(options, tmp_path):
     twin = write_joey(tmp_path / "theirs", **options)

@@ -4,6 +4,7 @@ import ast
 import errno
 import io
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -31,6 +32,8 @@ ROOT_USER = os.name == "posix" and os.getuid() == 0
 
 def in_namespace(script: str, *arguments) -> str:
     "What a shell script prints that mounts things of its own; where that is not allowed, the test says why."
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare here")
     probe = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
     if probe.returncode:
         pytest.skip(f"no mounts here: {probe.stderr.strip()}")
@@ -121,7 +124,7 @@ def test_links_are_written_through_and_devices_written_to(tmp_path):
 def test_a_mounted_file_is_written(tmp_path):
     (tmp_path / "a").write_text("old")
     (tmp_path / "b").touch()
-    in_namespace(f"""mount --bind "$1/a" "$1/b"; {sys.executable} -c '
+    in_namespace(f"""mount --bind "$1/a" "$1/b"; {shlex.quote(sys.executable)} -c '
 import sys
 from annotated_transformer.tools.files import writing
 with writing(sys.argv[1] + "/b", "w") as file:
@@ -345,3 +348,14 @@ def test_commands_print_into_a_cell(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         cli.main(["translate", "grammar"])
     assert "standard input: there is none here, as in a notebook" in capsys.readouterr().err
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    "Else a power cut could leave an empty file under a good name."
+    synced, named, sync, replace = [], [], os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), sync(fd))[1])
+    monkeypatch.setattr(Path, "replace", lambda path, to: (named.append(path.stat().st_ino in synced),
+                                                           replace(path, to))[1])
+    with writing(tmp_path / "x", "w") as file:
+        file.write("new")
+    assert named == [True]

@@ -226,7 +226,8 @@ def test_the_processor_is_named_as_the_system_names_it(monkeypatch):
         torch.set_num_threads(before)
     if (lscpu := shutil.which("lscpu")) and (named := re.search(r"^Model name:\s*(.+)$", subprocess.run(
             [lscpu], capture_output=True, text=True, env={"LC_ALL": "C"}).stdout, re.M)):
-        assert said.startswith(named[1])
+        if "model name" in Path("/proc/cpuinfo").read_text():  # not on ARM
+            assert said.startswith(named[1])
 
 
 def test_graphics_cards_are_counted_and_named(monkeypatch):

@@ -1000,3 +1000,14 @@ def test_fine_tuning_gives_both_runs_the_same_training(finished, data, tmp_path)
         "perplexity/tuned"] < metrics["perplexity/scratch"]
     again = study.measure_fine_tuning(str(finished), data.name, 0.01, place)
     assert again["metrics"]["steps/tuned"] >= metrics["steps/tuned"]
+
+
+def test_a_seed_decides_the_weights_and_the_order(data, tmp_path):
+    first = []
+    for name, seed in (("one", 0), ("again", 0), ("other", 1)):
+        trainer = Trainer(start_run(tmp_path / name, data, SHAPE, replace(TRAINING, seed=seed)), data, None)
+        _, sentences = next(updates(trainer.corpus, trainer.config, trainer.progress))
+        first.append((trainer.model.state_dict(), sentences.tolist()))
+    (one, order), (again, same), (other, another) = first
+    assert same_weights(one, again) and order == same
+    assert not torch.equal(one["embedding.weight"], other["embedding.weight"]) and order != another
