@@ -55,8 +55,8 @@ def parse_prefix(prefix: str | Sequence[int], vocabulary: Vocabulary) -> Prefix:
 
 
 def parse_prefixes(config: SearchConfig, encoded: list[list[int]], vocabulary: Vocabulary,
-                   most: float) -> list[Prefix]:
-    "The prefix of each source. Raises InputError where it does not fit them, or has other ids."
+                   most: float, first_line: int = 1) -> list[Prefix]:
+    "The prefix of each source. Raises InputError, which counts lines from `first_line`, where one does not fit."
     if not isinstance(config.prefix, (str, list, tuple)):
         raise InputError(f"prefix {config.prefix!r:.80}: give a text for all lines, or a text or ids for each")
     given = [config.prefix] * len(encoded) if isinstance(config.prefix, str) else config.prefix
@@ -65,7 +65,7 @@ def parse_prefixes(config: SearchConfig, encoded: list[list[int]], vocabulary: V
                          "give one for each line, or one text for all")
     found = [parse_prefix(prefix, vocabulary) for prefix in given]
     bytewise = "<0x00>" in vocabulary.pieces(range(len(vocabulary)))
-    for line, ((ids, text), src) in enumerate(zip(found, encoded), 1):
+    for line, ((ids, text), src) in enumerate(zip(found, encoded), first_line):
         if len(src) == 1:  # an empty line is not searched
             continue
         length = len(ids) + len(in_bytes(text) if bytewise else text)  # the search may spell the word by its letters

@@ -200,7 +200,7 @@ class Translator:
         self.prepare_search()
         encoded = cut_sources(self.encode(lines), self.max_tokens, first_line)
         prefixes = None if config.prefix is None else parse_prefixes(config, encoded, self.vocabulary,
-                                                                 max_positions(self.network.config))
+                                                                 max_positions(self.network.config), first_line)
         found = [[Hypothesis([], 0.0, 0.0, [])] for _ in lines]
         sought = np.array([i for i, ids in enumerate(encoded) if len(ids) > 1], dtype=np.int64)
         sources = [encoded[i] for i in sought]

@@ -86,7 +86,8 @@ def output_log_probabilities(
 
 
 def without_dropout(model: nn.Module) -> None:
-    "Training mode, which some kernels need for a gradient, but with all dropout and the noise of experts' gates off."
+    """Training mode, which some kernels need for a gradient, but with all dropout (an LSTM's for good) and the noise of
+    experts' gates off."""
     model.train()
     for module in model.modules():
         if isinstance(module, nn.Dropout | SparseLayer):

@@ -61,7 +61,7 @@ def lstm_step(
 
 
 class LSTM(nn.LSTM):
-    "`nn.LSTM`, on a GPU in 32 bits under autocast to bfloat16, where cuDNN's would compute in float16, unscaled."
+    "`nn.LSTM`, on a GPU in float32 under autocast to bfloat16, where cuDNN's would compute in float16, unscaled."
 
     def forward(self, x, state=None):
         half = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16

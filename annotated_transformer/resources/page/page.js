@@ -131,7 +131,7 @@ function renderOutcome() {
   $("next").hidden = !open;
   if (!open) return;
   const list = (title, { next, written }) =>
-    make("div", {}, make("h3", {}, title), make("ol", {}, ...(next[state.word]?.first ?? []).map(([piece, p]) =>
+    make("div", {}, make("h3", {}, title), make("ol", { lang: RUN.config.data?.tgt }, ...(next[state.word]?.first ?? []).map(([piece, p]) =>
     make("li", {}, make("span", {}, piece === written[state.word] ? make("b", {}, wordOf(piece)) : wordOf(piece)),
       meter(p), make("span", {}, p.toFixed(2))))));
   $("next").replaceChildren(list("As trained: the likeliest next tokens", before), list("Now", now));
@@ -432,9 +432,10 @@ function renderRankNote() {
 }
 
 // --- what takes longer ---------------------------------------------------------------------------------------------
-let jobs = 0;
+let jobs = 0, stopped = false;
 async function longer(method, given) { // the newest ends the one before it
   const mine = ++jobs, bar = document.querySelector("progress");
+  stopped = false;
   $("progress").hidden = false;
   bar.removeAttribute("value");
   try { return await ask(method, given, done => { if (mine === jobs) bar.value = done; }); }
@@ -442,7 +443,7 @@ async function longer(method, given) { // the newest ends the one before it
   finally {
     if (mine === jobs) {
       $("progress").hidden = true;
-      if (method !== "average" && RUN.averages === false && !offsets) average(); // it was in the way
+      if (method !== "average" && RUN.averages === false && !offsets && !stopped) average(); // it was in the way
     }
   }
 }
@@ -624,7 +625,6 @@ function introduce() {
   const language = code => {
     try { return new Intl.DisplayNames("en", { type: "language" }).of(code); } catch { return code; }
   };
-  for (const id of ["before", "now", "next"]) $(id).lang = tgt ?? "";
   $("text").lang = src ?? "";
   const languages = src && tgt ? `${language(src)} to ${language(tgt)}, ` : "";
   $("about").textContent = `a Transformer while it translates: \u201c${RUN.name}\u201d, ${languages}`
@@ -643,8 +643,11 @@ async function average() { // for a head's mean, and for what is above it
   const averages = RUN.sentences.length && await longer("average", { sentences: RUN.sentences.slice(0, 100) });
   if (!averages) return;
   offsets = averages.offsets;
+  const at = document.activeElement?.dataset?.head;
   buildGrids();
-  render();
+  if (!shown || Object.values(state.heads).includes("mean")) await update();
+  else render();
+  if (at) document.querySelector(`[data-head="${at}"]`)?.focus({ preventScroll: true });
 }
 async function openFolder({ target: { files } }) {
   const find = names => [...files].find(file => names.includes(file.name)), read = file => file?.arrayBuffer(),
@@ -687,7 +690,7 @@ async function start() {
   $("rank-heads").addEventListener("click", () => rank("heads"));
   $("rank-edges").addEventListener("click", () => rank("edges"));
   $("count").addEventListener("click", count);
-  $("stop").addEventListener("click", () => ask("stop"));
+  $("stop").addEventListener("click", () => { stopped = true; ask("stop"); });
   $("link").hidden = location.protocol === "about:"; // a frame without an address
   $("link").addEventListener("click", () => copy(location.href.split("#")[0] + address(), $("link")));
   $("copy").addEventListener("click", () => copy(python(), $("copy")));

@@ -204,7 +204,8 @@ $("go").addEventListener("click", ({ detail }) => { // the second click of a dou
   running ? ask("stop") : train();
 });
 $("again").addEventListener("click", () => {
-  $("go").focus(); // it hides itself
+  $("go").disabled = false;
+  $("go").focus(); // the button pressed hides itself
   begin(true);
 });
 const redraw = () => last(run) && (renderCurves(), renderMaps(last(run)));
