@@ -40,10 +40,10 @@ def runs(patterns: dict[str, str], measure: str, mixed: bool) -> list[tuple[str,
 
 
 def two_way(table: list[tuple[str, tuple, float]], ours: str, other: str, looks: int,
-            of_sentences: float = 0.0) -> tuple[float, float, float]:
+            of_sentences: tuple[float, int] = (0.0, 2)) -> tuple[float, float, float]:
     """Least squares by QR on indicators, `other` and one block left out: the effect of `ours`, and its interval.
 
-    `of_sentences` is the variance of the effect over so many of Multi30k's development sentences.
+    `of_sentences` is the variance of the effect over sentences, and their number.
     """
     systems = [other, *sorted({s for s, *_ in table} - {other})]
     blocks = sorted({b for _, b, _ in table}, key=str)
@@ -54,22 +54,28 @@ def two_way(table: list[tuple[str, tuple, float]], ours: str, other: str, looks:
     fitted, at = np.linalg.solve(r, q.T @ y), systems.index(ours)
     free = len(y) - x.shape[1]
     error = np.linalg.norm(y - x @ fitted) / math.sqrt(free) * np.linalg.norm(np.linalg.inv(r)[at])
-    both = error**2 + of_sentences
-    free = both**2 / (error**4 / free + of_sentences**2 / (SENTENCES - 1))
+    variance, n = of_sentences
+    both = error**2 + variance
+    free = both**2 / (error**4 / free + variance**2 / (n - 1))
     half = stats.t.isf(0.025 / looks, free) * math.sqrt(both)
     return fitted[at], fitted[at] - half, fitted[at] + half
 
 
-def over_sentences(ours: str, other: str, measure: str) -> float:
-    "The variance of a difference of two rows over sentences: jackknife, over the blocks that both have, else all."
-    blocks = [{(r["seed"], *place(r)): name for name, r in RAW.items() if fnmatch(name, ROWS[row])}
-              for row in (ours, other)]
+def over_sentences(systems: dict[str, str], ours: str, other: str, measure: str) -> tuple[float, int]:
+    """The variance of a difference of two systems over sentences, and how many there are: jackknife, over the blocks
+    that both have, else all."""
+    blocks = [{(r["seed"], *place(r)): name for name, r in RAW.items() if fnmatch(name, systems[system])}
+              for system in (ours, other)]
     shared = blocks[0].keys() & blocks[1].keys()
     left_out = []
     for of in blocks:
         numbers = []
         for block in shared or of:
             counts = np.loadtxt(RESULTS / "sentences" / f"{of[block]}.sentences.tsv", skiprows=1)
+            if measure == "":
+                matched, gold, test = (counts.sum(0) - counts).T
+                numbers.append(200 * matched / (gold + test))
+                continue
             length, theirs, *right, a, b, c, d, nats, tokens, _ = (counts.sum(0) - counts).T
             if measure == "perplexity":
                 numbers.append(-100 * nats / tokens)
@@ -78,15 +84,17 @@ def over_sentences(ours: str, other: str, measure: str) -> float:
                 numbers.append(100 * np.exp(np.minimum(1 - theirs / length, 0) + np.mean(logs, 0)))
         left_out.append(np.mean(numbers, 0))
     difference = left_out[0] - left_out[1]
-    assert len(difference) == SENTENCES
-    return (SENTENCES - 1) / SENTENCES * ((difference - difference.mean()) ** 2).sum()
+    n = len(difference)
+    assert n == (2612 if measure == "" else 1014)
+    return (n - 1) / n * ((difference - difference.mean()) ** 2).sum(), n
 
 
-SENTENCES = 1014
 ROWS = {row: f"row_small_{row}_seed*" for row in {r["row"] for name, r in RAW.items() if name.startswith("row_small_")
                                                    and "_seed" in name}}
-PARSERS = {f"{runs} metrics.f1/test": runs for runs in (f"parsing_craft_tenth{kind}_seed*" for kind in (
-    "", "_recurrent", "_rates"))}  # one question, so one fit
+PARSERS = {f"{runs} metrics.f1/test": runs for runs in (f"parsing_craft_tenth_5000{kind}_seed*" for kind in (
+    "", "_recurrent"))}
+RATES = {f"{runs} metrics.f1/test": runs for runs in ("parsing_craft_tenth_rates_seed*",
+                                                      "parsing_craft_tenth_recurrent_seed*")}
 CHECKED = [  # claim, systems, looks, whether seeds match across machines
     ("one_head_worse", ROWS, 1, False),
     ("too_many_heads", ROWS, 1, False),
@@ -96,7 +104,9 @@ CHECKED = [  # claim, systems, looks, whether seeds match across machines
         "transformer", "recurrent", "convolutional", "input-feeding")}, 4, False),
     ("better_than_convolutional_later", {s: f"to_8000_{s}_seed*" for s in ("transformer", "convolutional")}, 4, False),
     ("better_than_convolutional_on_more_text", {"transformer": "more_text_rates_transformer_seed*",
-                                                "convolutional": "more_text_convolutional_seed*"}, 2, True)]
+                                                "convolutional": "more_text_convolutional_seed*"}, 2, True),
+    ("recurrent_on_small_data", PARSERS, 3, False),
+    ("recurrent_on_small_data_rates", RATES, 2, True)]
 
 
 @pytest.mark.parametrize("claim, systems, looks, mixed", CHECKED, ids=[claim for claim, *_ in CHECKED])
@@ -105,8 +115,8 @@ def test_effects_and_intervals(claim, systems, looks, mixed):
     for found in VERDICTS[claim]:
         table = runs(systems, found["measure"], mixed)
         for ours, other, effect, low, high, _ in found["effects"]:
-            variance = over_sentences(ours, other, found["measure"]) if systems is ROWS else 0.0
-            again = two_way(table, ours, other, looks, variance)
+            kept = [over_sentences(systems, ours, other, found["measure"])] if systems in (ROWS, PARSERS) else []
+            again = two_way(table, ours, other, looks, *kept)
             assert again == pytest.approx((effect, low, high), **LIKE), (ours, other)
 
 
@@ -156,7 +166,7 @@ def expected() -> list[str]:
         for places in (("16x32_cpu", "8x128_cpu", "16x32_cpu_avx2", "8x128_cpu_avx2"), ("16x32_cuda", "900x28_cuda"))]
     few = [sum(fnmatch(name, f"parsing_craft_tenth_5000{kind}_seed*") for name in RAW) for kind in ("", "_recurrent")]
     table, printed = runs(ROWS, "perplexity", False), paper_table(3).set_index("row").ppl
-    ends = {row: np.array(two_way(table, row, "base", 1, over_sentences(row, "base", "perplexity"))[1:])
+    ends = {row: np.array(two_way(table, row, "base", 1, over_sentences(ROWS, row, "base", "perplexity"))[1:])
             * (printed["base"] - printed[row]) for row in printed.index if row != "base" and row in ROWS}
     sides = [int(min(x) > 0) - int(max(x) < 0) for x in ends.values() if any(x) and not np.isnan(x).any()]
     return [
