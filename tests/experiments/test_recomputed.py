@@ -165,6 +165,7 @@ def expected() -> list[str]:
         RAW[f"benchmark_{whose}_base_{place}"]["metrics"]["step_seconds_by_round"] for whose in ("ours", "torch")))]
         for places in (("16x32_cpu", "8x128_cpu", "16x32_cpu_avx2", "8x128_cpu_avx2"), ("16x32_cuda", "900x28_cuda"))]
     few = [sum(fnmatch(name, f"parsing_craft_tenth_5000{kind}_seed*") for name in RAW) for kind in ("", "_recurrent")]
+    assert few == [3, 3]
     table, printed = runs(ROWS, "perplexity", False), paper_table(3).set_index("row").ppl
     ends = {row: np.array(two_way(table, row, "base", 1, over_sentences(ROWS, row, "base", "perplexity"))[1:])
             * (printed["base"] - printed[row]) for row in printed.index if row != "base" and row in ROWS}
@@ -180,7 +181,7 @@ def expected() -> list[str]:
         f"{sides.count(1)} so and {sides.count(-1)} not so, by 95% intervals, each by itself; "
         f"{sides.count(0)} open",
         f"{f1('chosen')} F1 ({f1('recurrent')}) from 25,095 trees, one run each; "
-        f"{f1('tenth_5000')} F1 ({f1('tenth_5000_recurrent')}) from 2,510, {few[0]} runs against {few[1]}",
+        f"{f1('tenth_5000')} F1 ({f1('tenth_5000_recurrent')}) from 2,510, three runs each",
         f"{100 * of('alignment_ende', 'aer'):.1f} % errors (AER); IBM model 1: {100 * of('ibm_model_1', 'aer'):.1f} %",
         f"two cores: {min(cores):.2f} to {max(cores):.2f} of its time, by round; an H200, one round: {small:.2f} with "
         f"512 tokens (captured against eager), {large:.2f} with the paper's 25,000"]

@@ -537,7 +537,8 @@ function readAddress() {
       relative: parts.has("relative"), above: parts.has("above"),
       word: parts.has("word") ? parts.get("word") - 1 : null, edge: null,
       chosen: parts.has("head") ? named(longHead(parts.get("head"))) : null,
-        heads: Object.fromEntries(list("off").map(([head, how]) => [named(longHead(head)), how])),
+        heads: Object.fromEntries(list("off").filter(([, how]) => how !== "mean" || offsets || RUN.averages === false)
+          .map(([head, how]) => [named(longHead(head)), how])),
       edges: list("edges").map(([head, places]) => { const [query, key, to] = places.split("-");
         return { ...longHead(head), query: query - 1, key: key - 1, to: to === undefined ? null : to - 1 }; }) });
   } catch { return false; }
