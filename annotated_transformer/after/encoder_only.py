@@ -223,15 +223,16 @@ def kept_model(kind: type[nn.Module], name: str, folder: Path = SHIPPED) -> tupl
         about, state = file.metadata(), {key: file.get_tensor(key).float() for key in file.keys()}
     model = kind(TransformerConfig(**json.loads(about["config"])))
     model.load_state_dict(state)
-    return model.eval(), Words([json.loads(about["words"])])
+    listed = json.loads(about["words"])
+    return model.eval(), Words([listed], most=len(listed))
 
 # %% ../../nbs/after/encoder_only.ipynb #onehidden
 def one_hidden(ids: Int[Tensor, "batch length"]) -> tuple[Tensor, Tensor]:
-    "Inputs and targets with one word of each sentence masked, always the same."
+    "Inputs and targets with one known word of each sentence masked, always the same; none where there is none."
     chances = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)).to(ids.device)
     chances = chances.masked_fill(ids <= SEPARATOR, -1.0)
-    place = chances.argmax(1, keepdim=True)
-    return ids.scatter(1, place, MASK), torch.full_like(ids, IGNORED).scatter(1, place, ids.gather(1, place))
+    chosen = (chances == chances.amax(1, keepdim=True)) & (chances >= 0)
+    return torch.where(chosen, MASK, ids), torch.where(chosen, ids, IGNORED)
 
 
 @torch.no_grad()

@@ -248,7 +248,7 @@ def ranked_answers(model: DecoderOnly, words: Words, prompts: Int[Tensor, "promp
     texts = answers(model, prompts.repeat_interleave(K, 0))
     points = judged(words, texts)
     pairs = [(i + a, i + b) for i in range(0, len(texts), K) for a, b in ranked_pairs(points[i : i + K])]
-    better, worse = map(list, zip(*pairs))
+    better, worse = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
     return texts[better], texts[worse]
 
 

@@ -57,7 +57,7 @@ from annotated_transformer.after.span_corruption import corrupted
 from annotated_transformer.corpus.grammar import parse
 from annotated_transformer.decoding.search import greedy
 from annotated_transformer.model.attention import causal_mask
-from annotated_transformer.model.symbols import END, PAD, START
+from annotated_transformer.model.symbols import END, PAD, START, UNKNOWN
 from annotated_transformer.model.transformer import BASE, Transformer
 from annotated_transformer.tools.files import InputError
 
@@ -102,6 +102,12 @@ def test_one_hidden_hides_one_word_of_each_sentence():
     assert torch.equal(torch.where(targets != IGNORED, targets, inputs), ids) and not (targets == SEPARATOR).any()
 
 
+def test_where_no_word_is_known_none_is_hidden():
+    ids = torch.tensor([[START, UNKNOWN, END], [START, 7, END]])
+    inputs, targets = one_hidden(ids)
+    assert inputs.tolist() == [[START, UNKNOWN, END], [START, MASK, END]] and (targets[0] == IGNORED).all()
+
+
 def test_greedy_continuation_equals_whole_prefixes_with_prompts_of_different_lengths():
     torch.manual_seed(2)
     model = DecoderOnly(SMALL).eval()
@@ -143,6 +149,8 @@ def test_only_the_answer_is_scored():
 def test_no_number_of_layers_fits_every_model():
     with pytest.raises(ValueError, match="threes"):
         as_long(replace(BASE, n_layers=2))
+    with pytest.raises(ValueError, match="8 heads of 32 and 64"):
+        as_long(replace(BASE, d_k=32))
     assert as_long(BASE).n_layers == 14
 
 
@@ -353,6 +361,12 @@ def test_the_models_that_ship_are_small_and_do_what_the_chapters_say():
     model, words = kept_model(Transformer, "span_filler")
     (found,) = greedy(model, torch.tensor([[*words.encode("the ⟨1⟩ are old .".split()), END]]))
     assert words.decode(found.ids).startswith("⟨1⟩ ") and words.decode(found.ids).endswith(" ⟨2⟩")
+
+
+def test_a_kept_vocabulary_may_be_large(tmp_path):
+    words = Words([[f"word{i}" for i in range(30_010)]], most=40_000)
+    keep_model("x", EncoderOnly(replace(SMALL, vocab_size=len(words))), words, tmp_path)
+    assert kept_model(EncoderOnly, "x", tmp_path)[1].words == words.words
 
 
 def test_a_kept_model_is_the_same_but_for_half_precision(tmp_path):
