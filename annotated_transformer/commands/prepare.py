@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'NewFolder', 'SourceLanguage', 'TargetLanguage', 'Overwrite', 'CORPORA', 'VocabularyOptions', 'of_text',
-           'vocabulary_for', 'learn_and_encode', 'report_unknown', 'prepare_corpus', 'say_how_to_train',
+           'of_sources', 'vocabulary_for', 'learn_and_encode', 'report_unknown', 'prepare_corpus', 'say_how_to_train',
            'prepare_command', 'prepare_sources_command', 'prepare_grammar_command', 'prepare_multi30k_command',
            'prepare_wmt14_command', 'prepare_trees_command', 'subcommand']
 
@@ -83,6 +83,11 @@ SIZES = {  # tokens in the vocabulary, unless --vocab-size says otherwise
 def of_text(argv: Sequence[str] = ()) -> tuple:
     "The options of text that is cleaned here; `call` makes them from these classes."
     return (Cleaning, VocabularyOptions), ("normaliser",)
+
+
+def of_sources(argv: Sequence[str] = ()) -> tuple:
+    "The same for many sources, which never keep a sentence of a test set."
+    return (Cleaning, VocabularyOptions), ("normaliser", "drop_overlap")
 
 # %% ../../nbs/commands/prepare.ipynb #3a41882c
 def vocabulary_for(corpus: Corpus, wanted: VocabularyOptions, usual: int) -> Vocabulary:
@@ -192,7 +197,7 @@ def prepare_command(
 def prepare_sources_command(
     folder: NewFolder, sources: Annotated[Path, "a TOML file that names them"], /, *,
     src: SourceLanguage = None, tgt: TargetLanguage = None, overwrite: Overwrite = False,
-    **options: of_text,
+    **options: of_sources,
 ) -> None:
     """Make one training corpus out of many sources, each with a weight, and none with a sentence of a test set.
 

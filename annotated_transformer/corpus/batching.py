@@ -24,7 +24,7 @@ from jaxtyping import Int, Integer
 from torch import Tensor
 
 from .corpora import Corpus
-from ..tools.files import InputError, counted, read_json, write_json, writing
+from ..tools.files import InputError, counted, only_maker, read_json, write_json, writing
 from ..tools.text_files import progress
 from ..model.symbols import END, PAD, START, UNKNOWN
 from .vocabulary import Vocabulary, code_points, unknown_parts
@@ -266,25 +266,26 @@ def encode_corpus(corpus: Corpus, vocabulary: Vocabulary) -> dict[str, dict[str,
     """Encode every split of `corpus` beside its text, with a copy of the vocabulary; returns the token counts.
 
     Complete files of an earlier call that was stopped are kept. Raises InputError where a text is not as
-    `corpus` says.
+    `corpus` says, or another process encodes it.
     """
     for split in corpus.splits:
         corpus.check(split)
     vocabulary = vocabulary.normalised_by(corpus.normaliser)
-    facts, partial = encoded_so_far(corpus, vocabulary), corpus.folder / "encoding.json"
-    write_json(partial, facts)
-    (corpus.folder / "encoded.json").unlink(missing_ok=True)
-    vocabulary.save(corpus.folder)
-    for split, side in itertools.product(corpus.splits, ("src", "tgt")):
-        if side not in facts["tokens"][split]:
-            facts["tokens"][split][side] = encode_lines(
-                corpus.path(split, side), text_lines(corpus, split, side), corpus.splits[split]["pairs"],
-                vocabulary.source if side == "src" else vocabulary)
-            write_json(partial, facts)
-    partial.replace(corpus.folder / "encoded.json")
-    for left in corpus.folder.iterdir():
-        if re.fullmatch(r".+\.\d+\.tmp", left.name) and left.is_file():  # of `writing`, by a process that was killed
-            left.unlink()
+    with only_maker(corpus.folder):
+        facts, partial = encoded_so_far(corpus, vocabulary), corpus.folder / "encoding.json"
+        write_json(partial, facts)
+        (corpus.folder / "encoded.json").unlink(missing_ok=True)
+        vocabulary.save(corpus.folder)
+        for split, side in itertools.product(corpus.splits, ("src", "tgt")):
+            if side not in facts["tokens"][split]:
+                facts["tokens"][split][side] = encode_lines(
+                    corpus.path(split, side), text_lines(corpus, split, side), corpus.splits[split]["pairs"],
+                    vocabulary.source if side == "src" else vocabulary)
+                write_json(partial, facts)
+        partial.replace(corpus.folder / "encoded.json")
+        for left in corpus.folder.iterdir():
+            if re.fullmatch(r".+\.\d+\.tmp", left.name) and left.is_file():  # of `writing`, by one that was killed
+                left.unlink()
     return facts["tokens"]
 
 # %% ../../nbs/corpus/batching.ipynb #06dcbcdf

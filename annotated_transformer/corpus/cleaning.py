@@ -134,8 +134,9 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
             held.remove(-heapq.heappop(heap)[0])
     if len(heap) < wanted:
         left_out = f" (left out: {reasons(odd)})" if any(odd.values()) else ""
-        raise InputError(f"train has {len(heap):,} different source sentences{left_out}, and {' and '.join(sizes)} "
-                         f"are to take {wanted:,}: lower --holdout, give files for these splits, or keep more pairs")
+        raise InputError(
+            f"there are {len(heap):,} different source sentences{left_out}, and {' and '.join(sizes)} are to take "
+            f"{wanted:,}: hold out fewer, give files for these splits, or keep more pairs")
     chosen, splits = iter(sorted(heap, reverse=True)), {}
     for split, n in sizes.items():
         in_order = sorted(next(chosen)[1:] for _ in range(n))
@@ -145,7 +146,7 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
 # %% ../../nbs/corpus/cleaning.ipynb #f92307fd
 def sentence_key(text: str) -> str:
     "A sentence without case and final punctuation: equal for sentences that count as the same."
-    return to_nfc(text).casefold().rstrip(" .,:;!?…\"'“”„‘’»«")
+    return to_nfc(text).casefold().rstrip(" .,:;!?…\"'“”„‘’»«。！？，、；：」』।؟،؛")
 
 
 class KnownSentences:

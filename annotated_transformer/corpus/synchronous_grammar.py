@@ -352,7 +352,7 @@ def read_grammar(text: str) -> Grammar:
 # %% ../../nbs/corpus/synchronous_grammar.ipynb #3fa35da5
 def derivations(grammar: Grammar, sentence: str) -> list[Derivation]:
     "All derivations that write an English sentence: one, or none where the grammar does not know it."
-    tokens = ["a" if token == "an" else token for token in re.findall(r"\w+|[.,?!]", sentence.lower())]
+    tokens = ["a" if token == "an" else token for token in re.findall(r"\w+|[^\w\s]", sentence.lower())]
 
     def sequence(items, instance, start, children):
         if not items:

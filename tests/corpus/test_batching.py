@@ -17,7 +17,7 @@ from annotated_transformer.corpus.cleaning import Cleaning
 from annotated_transformer.corpus.corpora import Corpus, file_corpus
 from annotated_transformer.corpus.vocabulary import BytePairVocabulary, Vocabulary, WordPieceVocabulary
 from annotated_transformer.model.symbols import END, START
-from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.files import InputError, only_maker
 
 
 class Letters(Vocabulary):
@@ -239,6 +239,14 @@ def test_without_a_seed_everything_is_one_pool(pooled):
     order = corpus.order(150)
     assert sorted(i for batch in plain(order) for i in batch) == list(range(220))
     assert [batch.indices.tolist() for batch in corpus.batches(150)] == plain(order)
+
+
+def test_two_do_not_encode_one_corpus_at_once(tmp_path, pooled):
+    pooled()
+    corpus, vocabulary = Corpus.open(tmp_path / "corpus"), BytePairVocabulary.learn(["some other words"] * 3, 20)
+    with only_maker(corpus.folder), pytest.raises(InputError, match="another process is making it"):
+        encode_corpus(corpus, vocabulary)
+    assert encode_corpus(corpus, vocabulary)["train"]
 
 
 def test_a_text_that_was_shortened_is_not_encoded(tmp_path, pooled):

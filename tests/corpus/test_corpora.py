@@ -244,7 +244,7 @@ def test_sources_are_mixed_by_weight(tmp_path, mixture):
     ("weight = 2", 'weight = "2"', "train news: weight = 2: give"),
     ("weight = 2", "wieght = 2", "train news: wieght is not known: give files, holdout, weight"),
     ("holdout = 5", "holdout = -1", "train talk: holdout = -1"),
-    ("holdout = 5", "holdout = 500", "has 100 different source sentences"),
+    ("holdout = 5", "holdout = 500", "there are 100 different source sentences"),
     ("[dev]", "[develop]", r"\[develop\]: the tables are"),
     ("[test.newstest]", "[test.dev]", "'dev' cannot be a name"),
     ("[test.newstest]", "[test.test_talk]", "'test_talk' cannot be a name"),
@@ -301,12 +301,16 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
     "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10),
                      r"train: of 20 pairs none is left \(20 held out \[--holdout\]\)"),
     "too much held out": (lambda d, a, b: dict(train=[a, b]),
-                          r"train has 20 different source sentences, and dev and test are to take 2,000: lower "
-                          r"--holdout"),
+                          r"there are 20 different source sentences, and dev and test are to take 2,000: hold out "
+                          r"fewer"),
     "nothing to hold out": (lambda d, a, b: dict(train=[a, b], cleaning=Cleaning(max_words=1)),
-                            r"train has 0 different source sentences \(left out: 20 over-long \[--max-words\]\), and"),
+                            r"there are 0 different source sentences \(left out: 20 over-long \[--max-words\]\), and"),
     "holdout 0": (lambda d, a, b: dict(train=[a, b], holdout=0), r"holdout 0: give"),
     "one language": (lambda d, a, b: dict(train=[a, b], tgt="en"), r"both 'en': give two"),
+    "languages in two orders": (lambda d, a, b: dict(train=[a, b, *reversed(put_pairs(d, "x", PAIRS))]),
+                                r"x\.de: ends in \.de, and its side's language is en: "),
+    "a glob": (lambda d, a, b: dict(train=[a, put_pairs(d, "x", PAIRS)[0], b, d / "x.de"]),
+               r"x\.en: ends in \.en, and its side's language is de: "),
     "a path for a language": (lambda d, a, b: dict(train=[a, b], tgt="../de"), r"language '\.\./de': give a code"),
 }
 
