@@ -128,5 +128,8 @@ def average_again(run: Run, dev: DevelopmentSet | None, last: int | None, best: 
             own = {name: value for name, value in record["metrics"].items() if "/" not in name}
             chosen = {"checkpoints": len(steps), "steps": steps, "chosen": True}
             kept = {name: record[name] for name in OF_TRAINING if name in record}  # of the machine that trained
-            run.record.write(run.record.make(record["status"], own | found, averages=[chosen]) | kept)
+            status = run.record.status()
+            if status is None:  # the record is of the end before the run was extended
+                status, own["steps"] = "stopped", max(whole)
+            run.record.write(run.record.make(status, own | found, averages=[chosen]) | kept)
     return found

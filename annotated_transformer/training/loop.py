@@ -136,8 +136,9 @@ class Translated(NamedTuple):
 class Trainer:
     """A run in training: `step`, `save`, `measure`, `log`, and `train` which calls them.
 
-    Every process makes the same calls in the same order, for these wait until all have made them: `step` (it sums the
-    gradients), `Report.add`, `look` and `line` (the loss), `any_rank`, `measure`, `is_over` where there is patience.
+    Every process makes the same calls in the same order, for these wait until all have made them: the constructor,
+    `catch_up`, `step` (it sums the gradients), `begin_line`, `save`, `Report.add`, `look` and `line` (the loss),
+    `any_rank`, `measure`, `is_over` where there is patience.
     What one process alone knows (a signal, the clock, the report) goes through `any_rank` first.
     """
 
@@ -306,14 +307,14 @@ class Trainer:
         run.checkpoints.prune(config.keep, config.save_every, best)
         tried = choose_average(run, self.dev, config.keep, best)
         chosen = next(found for found in tried if found["chosen"])
-        tokens = sum(m["tokens"] for m in lines)
+        logged, pending = sum(m["tokens"] for m in lines), self.report.sums["tokens"]  # pending: since the last line
         seconds = sum(m["tokens"] / max(m["tokens_per_second"], 1) for m in lines)  # without those of measuring
         metrics = {
             "steps": steps,
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "averaged_checkpoints": chosen["checkpoints"],
-            "tokens": tokens,
-            "tokens_per_second": round(tokens / max(seconds, 1e-9)),
+            "tokens": logged + pending,
+            "tokens_per_second": round(logged / max(seconds, 1e-9)),
         }
         if self.scaler.is_enabled():
             metrics["skipped"] = sum(m["skipped"] for m in lines)
@@ -323,7 +324,8 @@ class Trainer:
         curve = [{name: m[name] for name in names if name in m} for m in lines if "dev_perplexity" in m]
         status = "finished" if done else "stopped"
         with run.record.locked():
-            run.record.write(run.record.make(status, metrics, processes=world_size(), averages=tried, curve=curve))
+            run.record.write(run.record.make(status, metrics, round(self.progress.seconds, 2), processes=world_size(),
+                                             averages=tried, curve=curve))
 
 # %% ../../nbs/training/loop.ipynb #0f22005d
 @contextlib.contextmanager

@@ -99,12 +99,12 @@ class RunRecord:
             "weights": file_digest(weights) if weights.exists() else None,
         }
 
-    def make(self, status: str, metrics: dict, **more) -> dict:
-        "A record of the training as it stands."
+    def make(self, status: str, metrics: dict, seconds: float | None = None, **more) -> dict:
+        "A record of the training as it stands; `seconds` of it, by default those up to the report's last line."
         lines, parts = self.history.metrics(), ("kind", "model", "training", "from", "extended")
         return make_record(
             self.folder.resolve().name, "translation", status=status, metrics=metrics,
-            seconds=lines[-1]["seconds"] if lines else 0.0,
+            seconds=seconds if seconds is not None else lines[-1]["seconds"] if lines else 0.0,
             config={part: self.config[part] for part in parts if part in self.config},
             **self.provenance(), **more,
         )

@@ -742,7 +742,8 @@ def test_what_was_not_yet_reported_is_reported_after_a_stop(data, tmp_path):
     whole, cut = (start_run(tmp_path / name, data, SHAPE, config) for name in ("whole", "cut"))
     assert train(whole) and not train(cut, minutes=1e-9)  # stops after an update, before a report
     assert not cut.history.metrics() and cut.checkpoints.found()
-    before = cut.checkpoints.load()[1]["progress"]["seconds"]
+    record, before = cut.record.read(), cut.checkpoints.load()[1]["progress"]["seconds"]
+    assert record["metrics"]["tokens"] > 0 and record["seconds"] == pytest.approx(before, abs=0.06)  # reported or not
     assert Trainer(Run.open(cut.folder), data, None).clock.before == before > 0
     assert train(Run.open(cut.folder))
     told = [[(m["step"], m["loss"], m["tokens"]) for m in Run.open(run.folder).history.metrics()]
@@ -946,6 +947,15 @@ def test_an_average_that_was_not_measured_is_not_taken(data, finished, tmp_path,
     with pytest.raises(KeyboardInterrupt):
         averaging.average_again(run, dev, 1, False)
     assert same_weights(run.weights(), before)
+
+
+def test_an_average_of_an_extended_run_does_not_say_that_it_is_finished(finished, tmp_path):
+    run = Run.open(shutil.copytree(finished, tmp_path / "run"))
+    assert averaging.average_again(run, None, 1, False) and run.record.status() == "finished"
+    run.extend({"steps": 28})
+    averaging.average_again(run, None, 2, False)
+    assert run.record.status() == "stopped"
+    assert train(run) and run.record.status() == "finished"
 
 
 def test_a_corpus_with_a_new_vocabulary_is_encoded_before_it_is_trained_on(data, tmp_path):
