@@ -157,8 +157,8 @@ def clean_tree(tree: Tree) -> Tree | None:
 
 # %% ../../nbs/parsing/trees.ipynb #00e3fa62
 def with_one_root(walk: list[str]) -> Tree:
-    """The tree without outer brackets around one phrase; with TOP if its outermost bracket is a tag or has
-    no label.
+    """The tree without outer brackets around one phrase; with TOP if its outermost bracket is a tag or carries
+    no information.
     """
     brackets, n = Tree(tuple(walk)).brackets, 0
     # over the same words
@@ -167,7 +167,7 @@ def with_one_root(walk: list[str]) -> Tree:
     walk = walk[n:len(walk) - n]
     if not is_open(walk[1]):
         walk = ["(TOP", *walk, ")"]
-    return Tree(("(TOP" if walk[0] == "(" else walk[0], *walk[1:]))
+    return Tree(("(TOP" if walk[0] in OUTER else walk[0], *walk[1:]))
 
 # %% ../../nbs/parsing/trees.ipynb #572360a2
 def tree_rows(tree: Tree, other: Tree | None = None) -> list[dict]:
