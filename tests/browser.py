@@ -1,4 +1,5 @@
 """Headless Chromium by its DevTools protocol, for the tests that look at pages."""
+import importlib.resources
 import json
 import shutil
 import subprocess
@@ -72,6 +73,12 @@ class Page:
                 return
             time.sleep(0.05)
         raise AssertionError(f"{url}: {ready} did not come true")
+
+    def violations(self, where: str = "document") -> list:
+        "What axe finds wrong for people who read or operate a page in another way; of each the rule and three places."
+        self.js((importlib.resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8") + ";0")
+        return self.js(f"""axe.run({where}, {{resultTypes: ['violations']}}).then(found => found.violations.map(
+            v => [v.id, v.help, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + n.failureSummary)]))""")
 
     def size(self, width: int, height: int = 1000):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

@@ -10,6 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from annotated_transformer.corpus.batching import encode_corpus
+from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
+from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.drawing.result_tables import ResultTable, write_tables
 from annotated_transformer.parsing.parser import PARSER_SMALL
 from annotated_transformer.tools.files import InputError
@@ -45,6 +48,13 @@ DAILY = True  # the slow tests are left out: conftest.py asks the command line
 def examples(n: int) -> int:
     "How many examples Hypothesis tries: `n`, and a fifth of them in `make test`."
     return n // 5 if DAILY else n
+
+
+def small_corpus(folder: Path, train: int = 200, dev: int = 12) -> Corpus:
+    "Sentences of the grammar, encoded with a vocabulary of 300 tokens."
+    corpus = grammar_corpus(folder, train=train, dev=dev, test=5, test_long=5)
+    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    return corpus
 
 
 def shared(name: str) -> Path:

@@ -111,7 +111,7 @@ def executed(path: Path) -> Iterator[str]:
             if output.get("name") == "stderr":
                 yield (f"a warning is stored: {text(output['text']).strip()[:200]!r} (cell {cell['id']}: {first}); "
                        f"mend it, then {build}")
-        if cell["outputs"] or directives(source) & {"gpu", "eval"}:
+        if cell["outputs"] or directives(source) & {"eval"}:
             continue
         body = parsed(source).body
         prints = any(isinstance(s, ast.Expr) and called(s.value, "print") and not s.value.keywords for s in body)

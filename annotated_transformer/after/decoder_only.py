@@ -180,10 +180,10 @@ def translations(model: DecoderOnly, words: Words, sentences: Sequence[Sequence[
 # %% ../../nbs/after/decoder_only.ipynb #ad3df5d7
 def as_long(config: TransformerConfig) -> TransformerConfig:
     "The decoder-only configuration with as many weights as an encoder-decoder. ValueError if no depth fits."
-    c = config
-    if c.n_layers % 3 or c.d_ff != 4 * c.d_model or {c.n_heads * c.d_k, c.n_heads * c.d_v} != {c.d_model}:
-        raise ValueError(f"n_layers {c.n_layers}, d_ff {c.d_ff}, {c.n_heads} heads of {c.d_k} and {c.d_v}: layers in "
-                         "threes, d_ff = 4 d_model and heads that together are as wide as d_model are needed")
+    c, d_head = config, config.d_model // config.n_heads
+    if c.n_layers % 3 or c.d_ff != 4 * c.d_model or (c.d_k or d_head) != d_head or (c.d_v or d_head) != d_head:
+        raise ValueError(f"n_layers {c.n_layers}, d_ff {c.d_ff}, d_k {c.d_k}, d_v {c.d_v}: layers in threes, d_ff = 4 "
+                         "d_model and d_k = d_v = d_model / n_heads are needed")
     return TransformerConfig(**vars(config) | {"n_layers": 7 * config.n_layers // 3})
 
 

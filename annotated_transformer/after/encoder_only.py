@@ -75,16 +75,16 @@ SYMBOLS = ["<pad>", "<unk>", "<s>", "</s>", "<mask>", "<sep>"]
 IGNORED = -100  # the target of a position that is not to be predicted: PyTorch's own default
 
 
-def mask_words(ids: Int[Tensor, "batch length"], vocab_size: int, rate: float = 0.15, mask_id: int = MASK,
-               first: int = len(SYMBOLS),
+def mask_words(ids: Int[Tensor, "batch length"], vocab_size: int, rate: float = 0.15
                ) -> tuple[Int[Tensor, "batch length"], Int[Tensor, "batch length"]]:
     """Inputs and targets of the masked language model. A share `rate` of the words is to be
-    predicted: 80% of these are masked, 10% replaced by a random id from `first` on, 10% left alone. Special
-    tokens are never chosen; all other targets are `IGNORED`.
+    predicted: 80% of these are masked, 10% replaced by a random word, 10% left alone. Special tokens are never
+    chosen; all other targets are `IGNORED`.
     """
+    first = len(SYMBOLS)
     chosen = (torch.rand(ids.shape, device=ids.device) < rate) & (ids >= first)
     dice, others = torch.rand(ids.shape, device=ids.device), torch.randint_like(ids, first, vocab_size)
-    inputs = torch.where(chosen & (dice < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (dice < 0.8), MASK, ids)
     inputs = torch.where(chosen & (dice >= 0.9), others, inputs)
     return inputs, torch.where(chosen, ids, IGNORED)
 

@@ -8,6 +8,7 @@ __all__ = ['LIBRARIES', 'NORMAL', 'CUT_TO_TOKENS', 'CTRANSLATE2_README', 'filled
            'export_ctranslate2']
 
 # %% ../../nbs/exports/ctranslate2.ipynb #d1d0df02
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -172,25 +173,8 @@ join = lambda tokens: "".join(s.removeprefix("##") for s in tokens).replace("\\u
 }
 
 # %% ../../nbs/exports/ctranslate2.ipynb #7d2ad27f
-CTRANSLATE2_README = """# A translation model for CTranslate2
-Made by annotated-transformer's `export` from {run}. To translate with it, in this folder, after
-`pip install ctranslate2 {library}`:
-
-```python
-import ctranslate2
-{cutting}
-
-engine = ctranslate2.Translator(".", device="auto")
-lines = ["A sentence.", "And another one."]
-tokens = [cut(normal(line))[:{source}] for line in lines]  # a longer source is cut
-longest = min(max(map(len, tokens)) + 51, {positions})
-found = engine.translate_batch(tokens, beam_size=4, length_penalty=0.6, max_decoding_length=longest)
-print([join(result.hypotheses[0]) for result in found])
-```
-
-`length_penalty` divides a log-probability by length^0.6, where annotated-transformer divides by
-((5 + length) / 6)^0.6, so the two may choose different translations. `length_penalty=0` switches it off.
-"""
+CTRANSLATE2_README = (files("annotated_transformer") / "resources/export/ctranslate2.md").read_text(encoding="utf-8")
+# the README's text, to be filled in by Python's format
 
 # %% ../../nbs/exports/ctranslate2.ipynb #f731c5ab
 def export_ctranslate2(translator: Translator, folder: str | Path, quantization: str | None = None) -> Path:

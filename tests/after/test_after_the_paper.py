@@ -149,7 +149,7 @@ def test_only_the_answer_is_scored():
 def test_no_number_of_layers_fits_every_model():
     with pytest.raises(ValueError, match="threes"):
         as_long(replace(BASE, n_layers=2))
-    with pytest.raises(ValueError, match="8 heads of 32 and 64"):
+    with pytest.raises(ValueError, match="d_k 32"):
         as_long(replace(BASE, d_k=32))
     assert as_long(BASE).n_layers == 14
 

@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
+from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.corpus.grammar import examples
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.engine.fast import plain
 from annotated_transformer.engine.kinds import build
@@ -22,6 +20,7 @@ from annotated_transformer.tools.records import add_record, find_record, make_re
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import PRESETS
+from here import small_corpus
 
 by_distance, model_variants = experiment("by_distance"), experiment("model_variants")
 
@@ -31,8 +30,7 @@ FEW = {"batch_tokens": 300, "steps": 2, "warmup_steps": 1, "save_every": 2, "kee
 
 @pytest.fixture
 def data(tmp_path):
-    corpus = grammar_corpus(tmp_path / "data", train=120, dev=6, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    small_corpus(tmp_path / "data", train=120, dev=6)
     return tmp_path / "data"
 
 

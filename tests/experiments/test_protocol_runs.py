@@ -9,9 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.evaluation import SENTENCE
 from annotated_transformer.experiments.judge import FROM_SUMS, compare, over_sentences
 from annotated_transformer.experiments.runner import Place, Step, experiment, read_plan, steps_of, summary, work
@@ -20,6 +17,7 @@ from annotated_transformer.rivals.recurrent import RecurrentConfig
 from annotated_transformer.tools.files import file_digest
 from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
 from annotated_transformer.training.runs import Run
+from here import small_corpus
 
 parsing_runs = experiment("parsing_runs")
 
@@ -31,8 +29,7 @@ SHAPE = {"n_layers": 1, "d_model": 16, "d_ff": 32, "n_heads": 2, "d_k": 8, "d_v"
 def grammar(tmp_path_factory):
     "A corpus of the grammar, under the names of those that the plans read."
     folder = tmp_path_factory.mktemp("protocol")
-    corpus = grammar_corpus(folder / "grammar", train=200, dev=12, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    small_corpus(folder / "grammar")
     (folder / "ende").symlink_to(folder / "grammar")
     return folder
 

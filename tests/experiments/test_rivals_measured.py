@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from annotated_transformer.corpus.batching import Batch, encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
+from annotated_transformer.corpus.batching import Batch
 from annotated_transformer.engine import kinds as architectures
 from annotated_transformer.experiments import costs
 from annotated_transformer.experiments import rivals_measured as module
@@ -26,7 +24,7 @@ from annotated_transformer.tools.processes import native_precision
 from annotated_transformer.tools.records import add_record, find_record, make_record, read_records
 from annotated_transformer.training import presets
 from annotated_transformer.training.presets import PAPER
-from here import ROOT
+from here import ROOT, small_corpus
 
 RULES, RESULTS = module.read_rules(), ROOT / "nbs/results"
 
@@ -75,8 +73,7 @@ def tiny():
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rivals")
-    corpus = grammar_corpus(folder / "data", train=120, dev=6, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    small_corpus(folder / "data", train=120, dev=6)
     return folder
 
 

@@ -15,9 +15,6 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.experiments import rivals_measured, runner, variations
 from annotated_transformer.experiments.runner import (
     Place,
@@ -34,7 +31,7 @@ from annotated_transformer.tools.files import InputError
 from annotated_transformer.tools.records import find_record, make_record, read_records, write_record
 from annotated_transformer.training.loop import train
 from annotated_transformer.training.runs import Run
-from here import ROOT
+from here import ROOT, small_corpus
 
 RESULTS = ROOT / "nbs/results"
 PLANS = sorted(path.stem for path in (ROOT / "annotated_transformer/experiments/plans").glob("*.toml"))
@@ -340,8 +337,7 @@ def test_a_step_that_fails_is_exit_code_1(tmp_path, capsys):
 def grammar(tmp_path_factory):
     "A folder of data with a small corpus of the grammar."
     data = tmp_path_factory.mktemp("data")
-    corpus = grammar_corpus(data / "grammar", train=200, dev=12, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    small_corpus(data / "grammar")
     return data
 
 

@@ -5,9 +5,7 @@ import shutil
 
 import pytest
 
-from annotated_transformer.corpus.batching import encode_corpus
 from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
 from annotated_transformer.decoding.scores import bleu, paired
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import search_settings
@@ -23,7 +21,7 @@ from annotated_transformer.training.loop import train
 from annotated_transformer.training.starting import start_run
 from annotated_transformer.training.presets import TrainingConfig
 from annotated_transformer.training.runs import Run
-from here import SHAPE
+from here import SHAPE, small_corpus
 
 pytestmark = pytest.mark.xdist_group("search_settings")
 TRAINING = TrainingConfig(steps=30, warmup_steps=10, batch_tokens=400, save_every=10, keep=3, precision="float32")
@@ -32,8 +30,7 @@ TRAINING = TrainingConfig(steps=30, warmup_steps=10, batch_tokens=400, save_ever
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("settings")
-    corpus = grammar_corpus(folder / "data", train=200, dev=12, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    small_corpus(folder / "data")
     started = start_run(folder / "run", folder / "data", SHAPE, TRAINING)
     assert train(started)
     return started

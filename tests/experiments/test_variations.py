@@ -6,9 +6,7 @@ import pytest
 import torch
 from sacrebleu.metrics import BLEU
 
-from annotated_transformer.corpus.batching import encode_corpus
-from annotated_transformer.corpus.corpora import Corpus, grammar_corpus
-from annotated_transformer.corpus.vocabulary import BytePairVocabulary
+from annotated_transformer.corpus.corpora import Corpus
 from annotated_transformer.decoding.evaluation import SENTENCE
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.experiments import timing
@@ -22,6 +20,7 @@ from annotated_transformer.experiments.variations import (
 from annotated_transformer.model.transformer import count_parameters
 from annotated_transformer.tools.files import InputError, file_digest
 from annotated_transformer.tools.records import add_record, read_records
+from here import small_corpus
 
 row_measurements = experiment("row_measurements")
 
@@ -30,8 +29,7 @@ row_measurements = experiment("row_measurements")
 def place(tmp_path_factory):
     "With records of base and (E)."
     folder = tmp_path_factory.mktemp("variations")
-    corpus = grammar_corpus(folder / "data" / "grammar", train=200, dev=12, test=5, test_long=5)
-    encode_corpus(corpus, BytePairVocabulary.learn((line for pair in corpus.pairs("train") for line in pair), 300))
+    small_corpus(folder / "data" / "grammar")
     place = Place(folder / "data", folder / "runs", folder / "out")
     for row in ("base", "E"):
         add_record(train_row(row, 0, "tiny", place), place.out)

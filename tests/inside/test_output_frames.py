@@ -2,7 +2,7 @@
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from unittest.mock import Mock
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from annotated_transformer.decoding.translation import load
 from annotated_transformer.drawing.charts import Shown
 from annotated_transformer.inside import explore, playground
-from browser import Page, browser
+from browser import Page
 
 pytestmark = pytest.mark.xdist_group("frames")
 
@@ -25,12 +25,6 @@ def telling(html: str, name: str, then: str, answer: str) -> str:
         setInterval(() => {{
           try {{ done ||= {then}; }} catch {{ /* it is not there yet */ }}
           top.postMessage(["{name}", origin, wrong, done ? {answer} : null], "*"); }}, 100);</script>""", 1)
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("browser")) as page:
-        yield page
 
 
 @pytest.fixture
