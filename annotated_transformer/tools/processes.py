@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -152,7 +153,13 @@ def process_group() -> Iterator[None]:
             raise InputError(f"this machine has {counted(gpus, 'GPU')}: give torchrun --nproc-per-node {gpus} at most, "
                              "or the device cpu")
         torch.cuda.set_device(training_device())
-    store, number, count = next(dist.rendezvous("env://"))
+    agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun has the store, or was killed
+    try:
+        store, number, count = next(dist.rendezvous("env://", timeout=timedelta(minutes=1 if agents else 30)))
+    except dist.DistNetworkError as error:
+        raise InputError(f"{os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}: nobody answers there: give "
+                         f"the address of the first machine ({str(error).splitlines()[0][:200]})") from None
+    store.set_timeout(timedelta(minutes=30))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, processes would find the addresses of the dead
         store = dist.PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"

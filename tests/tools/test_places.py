@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,15 @@ def test_more_processes_than_gpus(monkeypatch):
     monkeypatch.setattr(processes, "training_device", lambda: torch.device("cuda:1"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(InputError, match="has 1 GPU: give torchrun --nproc-per-node 1"), processes.process_group():
+        pass
+
+
+def test_a_process_does_not_wait_long_for_a_torchrun_that_was_killed(monkeypatch):
+    for name, value in {**ALL, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(processes, "training_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(processes, "timedelta", lambda minutes: timedelta(seconds=minutes))
+    with pytest.raises(InputError, match="localhost, port 1: nobody answers there"), processes.process_group():
         pass
 
 
