@@ -83,7 +83,7 @@ def page(translator: Translator, lines: Sequence[str] | None = None) -> str:
     Raises InputError for a model that the page cannot run, or that is too large.
     """
     refuse(translator)
-    lines = list(sentences(translator) if lines is None else lines)
+    given, lines = lines is not None, list(sentences(translator) if lines is None else lines)
     vocabulary, run = translator.vocabulary, translator.run
     parts = {"model": {**vars(translator.model.config)}, **({} if run is None else run.config)}
     about = {
@@ -92,7 +92,8 @@ def page(translator: Translator, lines: Sequence[str] | None = None) -> str:
         "config": {part: parts[part] for part in ("kind", "model", "data") if part in parts},
         "vocabulary": NAME + vocabulary.suffix, "sourceVocabulary": SOURCE_NAME + vocabulary.source.suffix
         if vocabulary.separate else None,
-        "sentences": lines, "presets": presets(translator), "averages": averages(translator, lines) if lines else None}
+        "sentences": lines, "given": given, "presets": presets(translator),
+        "averages": averages(translator, lines) if lines else None}
     data = {"weights": weights_of(translator), "vocabulary": vocabulary.content,
             **({"source-vocabulary": vocabulary.source.content} if vocabulary.separate else {})}
     return assembled("\n".join([element("run", about), *(element(*part) for part in data.items())]))

@@ -46,7 +46,8 @@ def test_help_has_examples(command, capsys):
 def test_waiting_threads_sleep_soon():
     "The setting is there before torch loads, which reads it once; one that the user made stays."
     look = ("import os, sys; from annotated_transformer.commands import cli; early = 'torch' in sys.modules; "
-            "cli.prepare_process(cli.for_every_command(['train'])[0]); print(early, os.environ['GOMP_SPINCOUNT'])")
+            "cli.prepare_process(cli.for_every_command(['train'])[0], 'train'); "
+            "print(early, os.environ['GOMP_SPINCOUNT'])")
     for given, expected in (({}, "False 1000"), ({"GOMP_SPINCOUNT": "7"}, "False 7")):
         environment = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | given
         assert subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True,

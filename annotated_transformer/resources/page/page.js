@@ -577,9 +577,11 @@ function python() {
   const text = JSON.stringify, mean = Object.values(state.heads).includes("mean"),
     lines = ["from annotated_transformer.decoding.translation import load",
     `from annotated_transformer.inside.intervening import intervening${mean ? ", mean_outputs" : ""}`];
-  if (mean) lines.push("from annotated_transformer.inside.explore import sentences");
+  const own = RUN.averages === false ? RUN.sentences.slice(0, 100) : RUN.given ? RUN.sentences : null;
+  if (mean && !own) lines.push("from annotated_transformer.inside.explore import sentences");
   lines.push("", `t = load(${text(RUN.path ?? RUN.name)})`, `line = ${text(state.text)}`);
-  if (mean) lines.push("means = mean_outputs(t, sentences(t))");
+  if (mean) lines.push(...(own ? ["means = mean_outputs(t, [", ...own.map(each => `    ${text(each)},`), "])"]
+    : ["means = mean_outputs(t, sentences(t))"]));
   const head = name => { const { stack, layer, head } = parsed(name); return `"${stack}", ${layer}, ${head}`; };
   const values = Object.entries(state.heads).map(([name, how]) => {
     const place = head(name);
