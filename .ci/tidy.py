@@ -69,13 +69,24 @@ def is_install(cell: dict) -> bool:
     return cell["cell_type"] == "code" and text(cell).startswith(HOSTED)
 
 
-def install_cell(root: Path) -> dict:
-    "The first code of every chapter: by the address in settings.ini, since a bare name could be anybody's."
+EXPORTS = re.compile(r"^ *(?:from|import) (?:ctranslate2|onnx|onnxruntime)\b|--to (?:ctranslate2|onnx)|export_onnx|"
+                     r"export_ctranslate2", re.MULTILINE)
+OTHERS = re.compile(r"^ *(?:from|import) (transformers|nltk)\b", re.MULTILINE)  # that the package does not ask for
+
+
+def install_cell(root: Path, path: Path, nb: dict) -> dict:
+    "The first code of a chapter: by the address in settings.ini, since a bare name could be anybody's."
     config = ConfigParser(delimiters=["="], interpolation=None)
     config.read(root / "settings.ini", encoding="utf-8")
+    code = "\n".join(text(cell) for cell in nb["cells"] if cell["cell_type"] == "code")
+    if path.parent.name == "experiments":  # their peers are measured where they are there
+        code = ""
+    extras = "all,export" if EXPORTS.search(code) else "all"
+    others = " ".join(sorted(set(OTHERS.findall(code))))
     source = (f"{HOSTED}from importlib.util import find_spec\n\n"
               'if not find_spec("annotated_transformer"):\n'
-              f'    %pip install --quiet "annotated-transformer[all] @ git+{config["DEFAULT"]["git_url"]}"')
+              f'    %pip install --quiet "annotated-transformer[{extras}] @ git+{config["DEFAULT"]["git_url"]}"'
+              + f"\n    %pip install --quiet {others}" * bool(others))
     return {"cell_type": "code", "execution_count": None, "id": "install", "metadata": {}, "outputs": [],
             "source": source.splitlines(True)}
 
@@ -104,7 +115,7 @@ class Book:
     notebooks: dict[Path, dict]
     hour: list[Path]
     appendix: list[Path]
-    install: dict
+    root: Path
     figures: Path
 
 
@@ -144,8 +155,9 @@ def tidied(path: Path, book: Book) -> dict:
         cells.append(whole_streams(folded(cell)) if cell["cell_type"] == "code" else with_pictures(cell, book.figures))
     if path.stem == "index":
         return {**book.notebooks[path], "cells": cells}
+    install = folded(install_cell(book.root, path, book.notebooks[path]))
     last = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": links(path, book).splitlines(True)}
-    return {**book.notebooks[path], "cells": [*cells[:1], folded(book.install), *cells[1:], last]}
+    return {**book.notebooks[path], "cells": [*cells[:1], install, *cells[1:], last]}
 
 
 def read(nbs: Path) -> Book:
@@ -158,7 +170,7 @@ def read(nbs: Path) -> Book:
 
     paths = [nbs / "index.ipynb", *those("path")]
     notebooks = {path: json.loads(path.read_text(encoding="utf-8")) for path in paths}
-    return Book(notebooks, those("hour"), those("appendix"), install_cell(nbs.parent), nbs.parent / "figures")
+    return Book(notebooks, those("hour"), those("appendix"), nbs.parent, nbs.parent / "figures")
 
 
 def main(nbs: Path) -> None:

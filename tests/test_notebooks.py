@@ -415,7 +415,7 @@ def test_a_chapter_leads_on_within_the_book_the_hour_or_the_appendix():
     paths = {title: Path(f"nbs/room/{title}.ipynb") for title in ("one", "two", "three", "four", "five")}
     book = tidy.Book({Path("nbs/index.ipynb"): chapter("All"), **{path: chapter(t) for t, path in paths.items()}},
                      hour=[paths["one"], paths["three"]], appendix=[paths["four"], paths["five"]],
-                     install={}, figures=Path())
+                     root=Path(), figures=Path())
     contents = "[Contents](../index.ipynb)"
     assert [tidy.links(path, book) for path in paths.values()] == [
         f"{contents} · [two](two.ipynb) →\n\nIn one hour: [three](three.ipynb) →",
