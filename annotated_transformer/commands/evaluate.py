@@ -238,7 +238,7 @@ def evaluate_run(runs: Sequence[Path], src: Path | None, references: Path | None
 
 # %% ../../nbs/commands/evaluate.ipynb #c20aefe9
 def evaluate_command(
-    run: Annotated[Path | None, "a run directory"] = None, /,
+    run: Annotated[Path | None, "a run directory, or the name of weights that ship"] = None, /,
     *others: Annotated[Path, "more runs, all of which are scored together as one ensemble"],
     translations: Annotated[Path | None, "a file of translations, instead of a run"] = None,
     references: Annotated[Path | None, "what is right, line by line, for --translations or --src"] = None,

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 from ..engine.kinds import architecture, kind_of, kinds, resolved
 from ..training.averaging import average_again, development_set
 from ..training.checkpoints import load_weights
-from .configuration import is_run_of_preset, kind_in, read_configuration
+from .configuration import is_run_of_preset, kind_in, naming_lines, read_configuration
 from ..corpus.corpora import Corpus, is_treebank
 from ..tools.files import InputError
 from ..training.optimizer import highest_rate
 from ..tools.options import OptionParser, flag, say
 from ..tools.text_files import in_shell
-from ..training.presets import TrainingConfig, check_training, preset_named
+from ..training.presets import TrainingConfig, check_training, preset_named, preset_names
 from ..training.runs import Run, find_run
 from ..decoding.scores import bleu, check_scoring, tokenizer_of
 from ..tools.processes import all_reduce_sum, process_group, rank
@@ -134,10 +134,10 @@ CHANGEABLE = ("steps", "patience", "dev_bleu")
 def corpus_of(run: Run, data: Path | None, otherwise: str = "") -> Corpus:
     "The corpus in `data`, or else the one that the run was trained on. Raises InputError where that has moved."
     if not (data or "folder" in run.config["data"]):
-        raise InputError(f"{run.folder.name}: was imported without a corpus: name one with --data{otherwise}")
+        raise InputError(f"{run.folder}: was imported without a corpus: name one with --data{otherwise}")
     folder = Path(data or run.config["data"]["folder"])
     if data is None and not folder.exists():
-        raise InputError(f"{run.folder.name}: its corpus, {folder}, is not here: name it with --data{otherwise}")
+        raise InputError(f"{run.folder}: its corpus, {folder}, is not here: name it with --data{otherwise}")
     return Corpus.open(folder)
 
 
@@ -261,7 +261,10 @@ def kind_asked(argv: Sequence[str]) -> str:
 def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...]]:
     """The dataclasses whose fields are options: that of the kind of model, and that of training; and the fields that
     are none. Raises InputError for an option that only other kinds have."""
-    config = architecture(kind_asked(argv)).config
+    if (kind := kind_asked(argv)) not in kinds():
+        raise InputError(f"--kind {kind}: there are {', '.join(kinds())}; one of your own is registered by your code: "
+                         "--code FILE")
+    config = architecture(kind).config
     typed = {word.partition("=")[0][2:].removeprefix("no-").replace("-", "_") for word in argv if word.startswith("--")}
     own = {name.rstrip("_") for part in (train_command, config, TrainingConfig) for name in signature(part).parameters}
     if strange := typed - own - {"help"}:
@@ -282,9 +285,6 @@ def chosen_preset(config: str | None, kind: str | None) -> tuple[Preset | None, 
 
     Raises InputError where they do not agree.
     """
-    if kind is not None and kind not in kinds():
-        raise InputError(f"--kind {kind}: there are {', '.join(kinds())}; one of your own is registered by your code: "
-                         "--code FILE")
     if config is None:
         return kind, {}
     preset, written = config, {}
@@ -294,6 +294,9 @@ def chosen_preset(config: str | None, kind: str | None) -> tuple[Preset | None, 
         preset = settings_of(Path(config))
     elif (Path(config) / "config.json").is_file():
         say(f"warning: {config}: the preset is taken; for the run in the folder, give {Path(config).resolve()}")
+    elif config not in preset_names():
+        raise InputError(f"--config {config}: there are {', '.join(preset_names())}; or give a file "
+                         "that ends in .toml, or a run's directory")
     if kind is not None and kind != (kind_in(config) or "transformer"):
         raise InputError(f"--kind {kind}: --config {config} is of another kind: leave one of them out")
     return preset, written
@@ -341,7 +344,8 @@ def train_command(
     tokens = 32_768 if device_tokens is None else device_tokens
     check_limits(minutes, tokens, compile, tensorboard)  # before anything is written
     with process_group():
-        run = open_or_start(folder, data, preset, written | changes, from_, typed=changes)  # they override the file
+        with naming_lines(config, written.keys() - changes.keys()):  # what is typed overrides the file
+            run = open_or_start(folder, data, preset, written | changes, from_, typed=changes)
         if train(run, data, minutes, tokens, compile, tensorboard, translator_of_dev(run, data)):
             say_how_to_score(run)
         else:

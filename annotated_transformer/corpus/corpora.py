@@ -23,7 +23,8 @@ from .cleaning import (
 from ..tools.files import (
     InputError, building, counted, file_digest, holds_something, only_maker, read_json, settle, write_json)
 from annotated_transformer.tools.text_files import (
-    Pair, check_paths, is_table, language_of, lines, progress, read_pairs, readable_twice, select_lines, two_files
+    Pair, check_lists, check_paths, is_table, language_of, lines, progress, read_pairs, readable_twice, select_lines,
+    two_files
 )
 
 # %% ../../nbs/corpus/corpora.ipynb #78e68bdf
@@ -266,8 +267,9 @@ def existing(folder, recipe: Recipe, overwrite: bool) -> Corpus | None:
     ours = {name: value for name, value in recipe.facts.items() if name in made and name != "version"}
     if "source" in made and ours.items() <= made.items():  # without a normaliser: a corpus of version 0.1
         return corpus
-    raise InputError(f"{folder} holds a corpus of other files or options ({corpus.name}): "
-                     "give another folder, or set overwrite")
+    differ = ", ".join(name for name, value in ours.items() if made.get(name) != value) or "version"
+    raise InputError(f"{folder} holds a corpus of other files or options (other {differ}): "
+                     "give another folder, or overwrite it (--overwrite)")
 
 # %% ../../nbs/corpus/corpora.ipynb #a45f6fa1
 def grammar_corpus(folder, train: int = 40_000, dev: int = 1_000, test: int = 1_000, test_long: int = 500,
@@ -320,7 +322,7 @@ def languages(src: str | None, tgt: str | None, files: Iterable[Sequence]) -> tu
         for path, language in zip(paths, langs):
             if (ending := language_of(path)) and re.split("[-_]", ending)[0] != re.split("[-_]", language)[0]:
                 raise InputError(f"{path}: ends in .{ending}, and its side's language is {language}: "
-                                 "give the languages with --src and --tgt")
+                                 f"give {('--src', '--tgt')[langs.index(language)]} {ending}, or rename the file")
     return langs[0], langs[1]
 
 # %% ../../nbs/corpus/corpora.ipynb #308368fc
@@ -362,8 +364,9 @@ def file_corpus(folder: str | Path, src: str | None, tgt: str | None, train: Seq
     sentences are moved from train to each. Raises InputError for anything wrong with a file, an option or the
     folder; then nothing is written.
     """
-    given = {"train": train, "dev": dev, "test": test}
-    files = {split: [*map(readable_twice, paths)] for split, paths in given.items() if paths is not None}
+    given = {split: paths for split, paths in (("train", train), ("dev", dev), ("test", test)) if paths is not None}
+    check_lists(given)
+    files = {split: [*map(readable_twice, paths)] for split, paths in given.items()}
     check_paths(files)
     langs = languages(src, tgt, files.values())
     held_out = {split: holdout for split in ("dev", "test") if split not in files}

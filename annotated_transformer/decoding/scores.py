@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ..corpus.cleaning import normalise, word_count
 from ..tools.files import InputError, needs
@@ -42,6 +42,8 @@ class Score(NamedTuple):
 
 def corpus_score(metric, translations: Sequence[str], references: Sequence[str], samples: int) -> Score:
     "The score by one of sacreBLEU's metrics, with an interval from this many bootstrap `samples` (0: none)."
+    if isinstance(translations, str) or isinstance(references, str):
+        raise InputError("one text, where a list of lines is needed: give [text]")
     if len(translations) != len(references) or not references:
         raise InputError(f"{len(translations):,} translations and {len(references):,} references: "
                          "the same number, at least one, is needed")
@@ -83,6 +85,8 @@ def check_scoring(language: str | None = None, tokenize: Tokenizer | None = None
 def bleu(translations: Sequence[str], references: Sequence[str], samples: int = 0,
          tokenize: Tokenizer = "13a") -> Score:
     "BLEU as sacreBLEU counts it (case counts)."
+    if tokenize not in get_args(Tokenizer):
+        raise InputError(f"tokenize {tokenize}: there are {', '.join(get_args(Tokenizer))}")
     metric = needs("sacrebleu.metrics", "scores").BLEU(tokenize=tokenize)
     return corpus_score(metric, translations, references, samples)
 

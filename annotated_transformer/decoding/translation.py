@@ -177,8 +177,10 @@ class Translator:
 
     def encode(self, lines: Sequence[str], side: Literal["src", "tgt"] = "src") -> list[list[int]]:
         "The ids of each line of a side, the end token last."
-        if isinstance(lines, (str, bytes)) or not hasattr(lines, "__len__"):
+        if isinstance(lines, (str, bytes)):
             raise InputError("one text, where a list of lines is needed: give [text]")
+        if not hasattr(lines, "__len__"):
+            raise InputError(f"{type(lines).__name__}, where a list of lines is needed: give one, or use `stream`")
         for number, line in enumerate(lines, 1):
             if not isinstance(line, str):
                 raise InputError(f"line {number}: {type(line).__name__}, where text is needed")

@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, d_k: int | None = None,
                  d_v: int | None = None, dropout: float = 0.0, bias: bool = False):
         super().__init__()
-        if (d_k is None or d_v is None) and d_model % n_heads:
+        if (d_k is None or d_v is None) and (not n_heads or d_model % n_heads):
             raise ValueError(f"d_model {d_model} is not a multiple of n_heads "
                              f"{n_heads}: give d_k and d_v")
         d_k, d_v = d_k or d_model // n_heads, d_v or d_model // n_heads

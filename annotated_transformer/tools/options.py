@@ -95,14 +95,15 @@ def add_groups(parser: OptionParser, kind: Any, argv: Sequence[str]) -> None:
 
 
 @contextmanager
-def naming_options(options: Collection[str]) -> Iterator[None]:
-    "Within the block, an InputError that begins with an option, as `vocab_size 3: ...`, names it as it is typed."
+def naming_options(options: Collection[str], places: Collection[str] = ()) -> Iterator[None]:
+    """Within the block, an InputError that begins with an option, as `vocab_size 3: ...`, names it as it is typed. A
+    word of `places` is a file or a folder of that name."""
     try:
         yield
     except InputError as error:
         found = re.match(r"(\w+)( (is )?[^ ]*(, line [^ ]+)?)?: ", str(error))
         typed = {name.replace("_", ""): name for name in options}.get(found[1].replace("_", "")) if found else None
-        if typed:
+        if typed and found[1] not in places:
             error.args = (flag(typed) + str(error)[found.end(1):],)
         raise
 
@@ -132,7 +133,7 @@ def call(function: Callable, argv: Sequence[str] | None = None, prog: str | None
             places.append(typed.pop(parameter.name))
         elif parameter.kind is parameter.VAR_POSITIONAL:
             places += typed.pop(parameter.name, ())
-    with naming_options(given):
+    with naming_options(given, [str(place) for place in places]):
         return function(*places, **typed)
 
 # %% ../../nbs/tools/options.ipynb #3bfd00af

@@ -8,12 +8,13 @@ __all__ = ['FORMER', 'SMALL', 'TINY', 'PAPER', 'PRESETS', 'TrainingConfig', 'nam
 
 # %% ../../nbs/training/presets.ipynb #e9b180b1
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from .. import _PRESETS, _find
 from ..engine.kinds import architecture, kinds
 from ..tools.files import InputError
+from ..tools.options import check_fields
 from ..model.transformer import BASE, BIG, BIG_EN_FR
 from .optimizer import learning_rate, linear_to_zero
 
@@ -103,6 +104,7 @@ def preset_named(name: str) -> tuple[Any, TrainingConfig]:
 # %% ../../nbs/training/presets.ipynb #d5600aa8
 def check_training(training: TrainingConfig, vocab_size: int) -> None:
     "Raises InputError, which names the field, where a value is impossible."
+    check_fields(asdict(training), TrainingConfig, "training")
     t, counts = training, ("steps", "warmup_steps", "batch_tokens", "save_every", "keep", "report_every")
     hints = get_type_hints(TrainingConfig)
     known = {name: get_args(hints[name]) for name in ("optimizer", "precision", "schedule")}

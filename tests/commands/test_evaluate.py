@@ -440,6 +440,10 @@ def test_record_of_text_that_is_not_the_runs(wmt, capsys, tmp_path):
 def test_standard_input_is_one_text(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Der Hund schläft.\n".encode())))
     fails(["evaluate", "--translations", "-", "--references", "-"], capsys, "-: standard input holds one text")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Der Hund schläft.\n".encode())))
+    two = write(tmp_path / "two.de", ["Der Hund schläft.", "Die Katze auch."])
+    line = fails(["evaluate", "--translations", "-", "--references", two], capsys, "standard input has 1 line and")
+    assert "tmp" not in line.split(" has ")[0], "by its name, not by that of its copy"
 
 
 def test_weights_that_ship_have_no_text_to_be_scored_on(tmp_path, monkeypatch, capsys):

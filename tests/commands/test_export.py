@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from annotated_transformer.commands import cli
-from command_line import fails, wrong
+from command_line import fails, said, wrong
 
 
 def test_a_name_of_any_bytes(made, tmp_path):
@@ -24,6 +24,16 @@ def test_weights_that_ship_are_not_replaced(made, tmp_path, monkeypatch, capsys)
 
 def test_an_imported_run_is_not_exported(imported, tmp_path, capsys):
     fails(["export", imported, tmp_path / "new"], capsys, f"{imported}: imported", f"take {imported.parent / 'marian'}")
+
+
+@pytest.mark.parametrize("command", [["explore", "grammar"], ["play"]], ids=lambda words: words[0])
+def test_a_page_replaces_a_page_alone(tmp_path, capsys, command):
+    text, page = tmp_path / "text.en", tmp_path / "page.html"
+    text.write_text("hello\n")
+    fails([*command, text], capsys, text, "is no page: name a new file")
+    assert text.read_text() == "hello\n"
+    for _ in range(2):
+        said(capsys, *command, page)
 
 
 def test_where_a_page_goes_is_looked_at_before_the_work(tmp_path, monkeypatch, capsys):

@@ -19,7 +19,7 @@ from annotated_transformer.decoding.translation import Translator, load
 from annotated_transformer.engine.fast import fast_to_train
 from annotated_transformer.engine.kinds import REGISTERED
 from annotated_transformer.model.transformer import count_parameters
-from annotated_transformer.tools.files import InputError
+from annotated_transformer.tools.files import InputError, read_json, write_json
 from annotated_transformer.training.checkpoints import load_weights
 from annotated_transformer.training import loop
 from annotated_transformer.training.loop import train
@@ -368,6 +368,10 @@ def test_a_configuration_file(mark, tmp_path):
     (TOML.replace("rate = 2", 'precision = "half"'), "line 6: precision is 'half': give one of"),
     ("steps = 7\n" + TOML, "line 1: steps: no such key; put it below [training]"), ("[model\n", "not TOML"),
     ("config = 3", "line 1: config is 3: give the name of a preset"),
+    ('config = "smal"', "line 1: config is 'smal': there are base, "),
+    ("[model]\nn_layers = -1", "line 2: n_layers is -1: give a whole number, 1 or more"),
+    ("[training]\nseed = 3\nsteps = 0", "line 3: steps 0: give 1 or more"),
+    ("[model]\nvocab_size = 5", "line 2: vocab_size: the data decide it"),
     ('kind = "perceptron"', "line 1: kind is 'perceptron'"),
     ('config = "tiny"\nkind = "recurrent"',
      "line 2: kind is 'recurrent', and config is 'tiny', which is not of that kind"),
@@ -384,6 +388,19 @@ def test_what_is_typed_goes_before_the_file_and_a_run_gives_one(data, finished, 
     run = Run.open(tmp_path / "run")
     assert run.config["model"] == asdict(SHAPE)
     assert run.config["training"] == asdict(replace(TRAINING, steps=2, seed=5))
+
+
+def test_a_folder_that_is_called_as_an_option_is_not_one(finished, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "run"):
+        shutil.copytree(finished, name)
+        config = read_json(f"{name}/config.json")
+        write_json(f"{name}/config.json", config | {"data": config["data"] | {"folder": "nowhere"}})
+        line = refused(capsys, "train", name, "--steps", 30)
+        assert line.split(": ")[1:3] == [name, "its corpus, nowhere, is not here"]
+    assert "a file that ends in .toml, or a run's directory" in refused(
+        capsys, "train", "new", "--data", "x", "--config", "runs/nope")
+    assert "--kind nope: there are transformer, " in refused(capsys, "train", "new", "--data", "x", "--kind", "nope")
 
 
 def test_a_kind_may_stand_beside_a_preset_of_that_kind(tmp_path):

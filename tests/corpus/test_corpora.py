@@ -292,6 +292,7 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
     "no partner": (lambda d, a, b: dict(train=[a, b, put(d / "x.en", "x")]), r"x\.en has no partner"),
     "a table between two halves": (lambda d, a, b: dict(train=[a, put(d / "x.tsv", "a\tb\n"), b]),
                                    r"good\.en has no partner"),
+    "one path for a list": (lambda d, a, b: dict(train=a), r"train: one path, where a list is needed: give \[path"),
     "no file": (lambda d, a, b: dict(train=[]), r"train: no file was given"),
     "no tab": (lambda d, a, b: dict(train=[put(d / "x.tsv", "a\tb\nc d\n")]), r"x\.tsv, line 2: no tab"),
     "one aligned file": (lambda d, a, b: dict(train=[a]), r"good\.en, line 1: no tab: .*or two aligned files"),
@@ -533,7 +534,7 @@ def test_the_same_command_again_changes_nothing_and_another_needs_overwrite(tmp_
     before = tree(out)
     put(out / files.FILLING / "train.en", "half")  # of an --overwrite that was killed
     assert file_corpus(out, "en", "de", good, holdout=2) == first and tree(out) == before
-    with pytest.raises(InputError, match="holds a corpus of other files or options .* set overwrite"):
+    with pytest.raises(InputError, match=r"a corpus of other files or options \(other held_out\): give .*overwrite"):
         file_corpus(out, "en", "de", good, holdout=3)
     assert tree(out) == before
     second = file_corpus(out, "en", "de", good, holdout=3, overwrite=True)

@@ -78,6 +78,14 @@ def test_compounds_are_split_in_one_pass():
     assert paper_tokens("L'e-mail", "fr", compounds=False) == "L&apos; e-mail"
 
 
+def test_one_text_is_no_list_and_a_tokeniser_has_a_name():
+    for texts in (("Ein Hund.", ["Ein Hund."]), (["Ein Hund."], "Ein Hund."), ("a", "a")):
+        with pytest.raises(InputError, match="one text, where a list of lines is needed"):
+            bleu(*texts)
+    with pytest.raises(InputError, match="tokenize foo: there are 13a, "):
+        bleu(["a"], ["a"], tokenize="foo")
+
+
 def test_unknown_language():
     with pytest.raises(InputError, match="'tlh'.*de.*fr"):
         paper_bleu(["a"], ["b"], "tlh")
