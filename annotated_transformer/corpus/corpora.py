@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TREES', 'WORDED', 'OWN_ENDINGS', 'Corpus', 'is_treebank', 'read_gold', 'report', 'copies', 'write_split', 'not_empty',
            'write_train', 'Recipe', 'write_corpus', 'check_replaceable', 'existing', 'grammar_corpus',
-           'check_languages', 'aligned', 'languages', 'read_files', 'from_files', 'file_corpus']
+           'check_languages', 'in_twos', 'languages', 'read_files', 'from_files', 'file_corpus']
 
 # %% ../../nbs/corpus/corpora.ipynb #725115be
 import hashlib
@@ -300,7 +300,7 @@ def check_languages(src: str, tgt: str) -> None:
         raise InputError(f"source and target language are both {src!r}: give two different codes")
 
 
-def aligned(paths: Sequence) -> list[tuple]:
+def in_twos(paths: Sequence) -> list[tuple]:
     "The files of a split that are no tables, two by two: source and target, as `read_pairs` takes them."
     plain = [path for path in paths if not is_table(path)]
     return [*zip(plain[::2], plain[1::2])]
@@ -311,7 +311,7 @@ def languages(src: str | None, tgt: str | None, files: Iterable[Sequence]) -> tu
 
     Raises InputError where nobody says which languages they are, or an ending contradicts.
     """
-    given, both = (src, tgt), [two for paths in files for two in aligned(paths)]
+    given, both = (src, tgt), [two for paths in files for two in in_twos(paths)]
     found = [[language_of(paths[side]) for paths in both] for side in (0, 1)]
     langs = [name or next(filter(None, endings), None) for name, endings in zip(given, found)]
     if None in langs:
