@@ -21,8 +21,10 @@ from ..tools.text_files import lines as read_lines
 def check_page(file: Path) -> None:
     "Raises InputError where the page cannot be written, or would replace a file that is no page."
     check_place(file, "the page")
-    if file.is_file() and file.stat().st_size and not file.read_bytes().startswith(b"<!doctype html>"):
-        raise InputError(f"{file}: is there already, and is no page: name a new file")
+    if file.is_file() and file.stat().st_size:
+        with open(file, "rb") as there:
+            if there.read(15).lower() != b"<!doctype html>":
+                raise InputError(f"{file}: is there already, and is no page: name a new file")
 
 
 def explore_command(

@@ -19,7 +19,7 @@ from ..corpus import corpora
 from ..corpus.batching import encode_corpus, encoded_so_far, unknown_tokens
 from ..corpus.cleaning import Cleaning
 from ..corpus.corpora import Corpus
-from ..tools.files import InputError, needs
+from ..tools.files import InputError, needs, only_maker
 from ..tools.options import flag, say
 from ..tools.records import check_place
 from ..tools.text_files import in_shell
@@ -112,7 +112,8 @@ def vocabulary_for(corpus: Corpus, wanted: VocabularyOptions, usual: int) -> Voc
 
 def learn_and_encode(corpus: Corpus, wanted: VocabularyOptions, usual: int, strict: bool = False) -> None:
     "Find or learn the vocabulary, encode what is not encoded yet, and report on all of it."
-    vocabulary = vocabulary_for(corpus, wanted, usual)
+    with only_maker(corpus.folder):  # nobody encodes with another one meanwhile
+        vocabulary = vocabulary_for(corpus, wanted, usual)
     whole = encoded_so_far(corpus, vocabulary)["tokens"]
     if names := [corpus.path(split, side).name for split in whole for side in whole[split]]:
         say(f"Kept, encoded already: {', '.join(names)}")

@@ -255,7 +255,7 @@ def kind_asked(argv: Sequence[str]) -> str:
     given, rest = parser.parse_known_args(argv)
     runs = [word for word in rest if os.path.isfile(os.path.join(word, "config.json"))]  # a word may be a long text
     kinds_in = (kind_in(place) for place in (given.config, *runs) if place)
-    return given.kind or next(filter(None, kinds_in), "transformer")
+    return given.kind if given.kind is not None else next(filter(None, kinds_in), "transformer")
 
 
 def configurations(argv: Sequence[str] = ()) -> tuple[list[type], tuple[str, ...]]:

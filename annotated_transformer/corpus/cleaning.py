@@ -12,7 +12,7 @@ import hashlib
 import heapq
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -59,9 +59,9 @@ REASONS = {"empty": "empty on one side", "long": "over-long", "ratio": "out of p
 OPTIONS = {"long": "--max-words", "ratio": "--max-ratio", "held_out": "--holdout", "overlap": "--drop-overlap"}
 
 
-def reasons(counts: dict[str, int]) -> str:
-    "Counts by reason and its option, in words; an empty string where all are 0."
-    options = {why: f" [{option}]" for why, option in OPTIONS.items()}
+def reasons(counts: dict[str, int], left_out: Sequence[str] = ()) -> str:
+    "Counts by reason and, but for those `left_out`, its option, in words; an empty string where all are 0."
+    options = {why: f" [{option}]" for why, option in OPTIONS.items() if why not in left_out}
     return ", ".join(f"{n:,} {REASONS[why]}{options.get(why, '')}" for why, n in counts.items() if n)
 
 

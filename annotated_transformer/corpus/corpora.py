@@ -134,9 +134,10 @@ def report(corpus: Corpus) -> str:
     for split, facts in corpus.splits.items():
         rows.append(f"{split:{wide}} {facts['pairs']:>12,} {facts['src_words']:>14,} {facts['tgt_words']:>14,}")
     for split, facts in corpus.splits.items():
-        if left_out := reasons(facts["dropped"]):
+        none = ("held_out", "overlap") if facts.get("sources") else ()  # `prepare sources` has no such options
+        if left_out := reasons(facts["dropped"], none):
             rows.append(f"{split}: left out of {facts['read']:,} pairs: {left_out}")
-        if odd := reasons(facts["odd"]):
+        if odd := reasons(facts["odd"], none):
             rows.append(f"{split}: kept, though odd: {odd}")
         rows += [f"  {name}: {source['read']:,} pairs, {source['pairs']:,} with weight {source['weight']:g}"
                  for name, source in facts.get("sources", {}).items()]
@@ -318,9 +319,11 @@ def languages(src: str | None, tgt: str | None, files: Iterable[Sequence]) -> tu
         raise InputError("--src and --tgt: no two files whose endings name the languages: give the second file, as in "
                          "text.en text.de, or two codes, such as en and de")
     check_languages(*langs)
-    for paths in both:
-        for path, language in zip(paths, langs):
-            if (ending := language_of(path)) and re.split("[-_]", ending)[0] != re.split("[-_]", language)[0]:
+    codes = [re.split("[-_]", language)[0] for language in langs]
+    for n, paths in enumerate(both):
+        for path, language, own, other in zip(paths, langs, codes, reversed(codes)):
+            ending = re.split("[-_]", language_of(path) or "")[0]
+            if ending == other or n == 0 and ending not in ("", own):  # further files may be parts: .aa, .ab
                 raise InputError(f"{path}: ends in .{ending}, and its side's language is {language}: "
                                  f"give {('--src', '--tgt')[langs.index(language)]} {ending}, or rename the file")
     return langs[0], langs[1]

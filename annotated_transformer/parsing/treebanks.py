@@ -20,7 +20,7 @@ from ..corpus.batching import encode_corpus, encoded_so_far
 from ..corpus.cleaning import Cleaning, sentence_digest
 from ..corpus.corpora import (
     TREES, WORDED, Corpus, Recipe, existing, read_gold, write_corpus)
-from ..tools.files import InputError, counted
+from ..tools.files import InputError, counted, only_maker
 from ..tools.text_files import ENDING, Pair, check_file, progress
 from .trees import WORD, Leaves, Tree, clean_tree, linearise, read_tree, read_trees
 from ..corpus.vocabulary import BytePairVocabulary, Vocabulary, kept_vocabulary, learn_vocabulary
@@ -195,8 +195,9 @@ def encode_trees(corpus: Corpus, vocabulary: Vocabulary | int) -> Vocabulary:
     """
     if isinstance(vocabulary, int):
         asked = {"vocab_size": vocabulary, "whole": tree_symbols(corpus)}
-        vocabulary = kept_vocabulary(corpus, BytePairVocabulary,
-                                     **asked) or learn_vocabulary(corpus, BytePairVocabulary, **asked)
+        with only_maker(corpus.folder):
+            vocabulary = kept_vocabulary(corpus, BytePairVocabulary,
+                                         **asked) or learn_vocabulary(corpus, BytePairVocabulary, **asked)
     whole = all(len(sides) == 2 for sides in encoded_so_far(corpus, vocabulary)["tokens"].values())
     if not whole or not (corpus.folder / "encoded.json").exists():
         encode_corpus(corpus, vocabulary)

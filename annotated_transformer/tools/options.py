@@ -145,7 +145,9 @@ def check_fields(values: dict[str, Any], configuration: type, place: str) -> Non
         if get_origin(kind) is Literal:
             right, wanted = value in get_args(kind), f"one of {', '.join(map(repr, get_args(kind)))}"
         else:
-            right, wanted = type(value) is kind or kind is float and type(value) is int, words.get(kind)
+            right, wanted = type(value) is kind, words.get(kind)
+            if kind is float:  # NumPy's, too
+                right = isinstance(value, (float, int)) and not isinstance(value, bool)
         if name in values and wanted and not right and not (value is None and kind is not hint):
             raise InputError(f"{place}: {name} is {value!r}: give {wanted}")
 

@@ -157,8 +157,10 @@ def process_group() -> Iterator[None]:
     try:
         store, number, count = next(dist.rendezvous("env://", timeout=timedelta(minutes=1 if agents else 30)))
     except dist.DistNetworkError as error:
-        raise InputError(f"{os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}: nobody answers there: give "
-                         f"the address of the first machine ({str(error).splitlines()[0][:200]})") from None
+        what = ("is taken on this machine: give another" if "EADDRINUSE" in str(error) else
+                "does not answer: give the address of the first machine")
+        raise InputError(f"{os.environ['MASTER_ADDR']}, port {os.environ['MASTER_PORT']}: {what} "
+                         f"({str(error).splitlines()[0][:200]})") from None
     store.set_timeout(timedelta(minutes=30))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":  # started again, processes would find the addresses of the dead
         store = dist.PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)

@@ -130,6 +130,8 @@ def average_again(run: Run, dev: DevelopmentSet | None, last: int | None, best: 
             kept = {name: record[name] for name in OF_TRAINING if name in record}  # of the machine that trained
             status = run.record.status()
             if status is None:  # the record is of the end before the run was extended
-                status, own["steps"] = "stopped", max(whole)
+                tokens = sum(line["tokens"] for line in run.history.metrics())
+                status, own = "stopped", own | {"steps": max(whole), "tokens": tokens}
+                kept.pop("curve", None)
             run.record.write(run.record.make(status, own | found, averages=[chosen]) | kept)
     return found

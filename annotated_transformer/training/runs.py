@@ -11,9 +11,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.resources import files
-from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -248,9 +247,9 @@ class Run:
         try:
             configuration = architecture(self.config.get("kind", "transformer")).config
             check_fields(self.config["model"], configuration, "model")
-            if unknown := self.config["model"].keys() - signature(configuration).parameters.keys():
-                raise InputError(f"{min(unknown)}: no such key in model; there are "
-                                 f"{', '.join(signature(configuration).parameters)}")
+            known = [field.name for field in fields(configuration)]
+            if unknown := self.config["model"].keys() - set(known):
+                raise InputError(f"{min(unknown)}: no such key in model; there are {', '.join(known)}")
             found = configuration(**self.config["model"])
             if isinstance(found, TransformerConfig):
                 check_config(found)

@@ -410,6 +410,10 @@ def test_a_line_without_end_takes_little_memory(tmp_path, capsys):
 
 
 # --- languages --------------------------------------------------------------------------------------------------------
+def test_parts_of_a_text_may_have_endings_of_their_own():
+    assert languages("en", "de", [["a.en", "a.de", "b.aa", "b.ab"]]) == ("en", "de")
+
+
 
 @pytest.mark.parametrize(("names", "langs"),
                          [(("a.cs", "a.pl"), ("cs", "pl")), (("a.en.gz", "a.zh_CN.gz"), ("en", "zh_CN")),
