@@ -113,8 +113,9 @@ def read_source(source: str | Path | None = None) -> list[str]:
             files, main = _load(cache_path())
         except PaperUnavailable:  # none yet, or a damaged one
             files, main = _fetch(), None
-    remark = re.compile(r"(?m)(?<!\\)((?:\\\\)*)%.*(?:\n(?![ \t]*$))?")  # a break between paragraphs behind it stays
-    files = {name: remark.sub(r"\1", text) for name, text in sorted(files.items())}
+    # a break between paragraphs behind a remark stays, and blanks before it go with it
+    remark = re.compile(r"(?m)[ \t]*(?<!\\)((?:\\\\)*)%.*(?=\n[ \t]*$)|(?<!\\)((?:\\\\)*)%.*\n?")
+    files = {name: remark.sub(r"\1\2", text) for name, text in sorted(files.items())}
     mains = [main] if main else [name for name, text in files.items() if r"\documentclass" in text]
     if not mains and len(files) == 1:  # one section's file by itself
         mains = list(files)

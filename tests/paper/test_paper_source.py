@@ -82,7 +82,7 @@ def test_every_kind_of_copy(kind, packed, folder, tmp_path):
     (tmp_path / "plain.tar").write_bytes(archive(FILES, "w:"))
     source = {"archive": packed, "tar": tmp_path / "plain.tar", "folder": folder, "file": folder / "ms.tex"}[kind]
     assert paper.section("1", source) == "### 1 First\n\nThe first words."
-    assert paper.section("abstract", str(source)) == "### Abstract\n\nOurs in short."
+    assert paper.section("abstract", str(source)) == "### Abstract\n\nOurs in short.\n\nAnd a second paragraph."
     assert "Found all the same." in paper.section("appendix", source)
 
 
