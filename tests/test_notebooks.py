@@ -408,6 +408,18 @@ def test_checkout(check: Callable, tmp_path: Path):
     assert not complaints, "\n" + "\n".join(complaints)
 
 
+def test_a_chapter_installs_what_its_code_imports():
+    def installed(room: str, code: str) -> str:
+        nb = {"cells": [{"cell_type": "code", "source": code}]}
+        return tidy.text(tidy.install_cell(ROOT, Path(f"nbs/{room}/one.ipynb"), nb))
+
+    assert "[all]" in installed("model", "import torch") and "nltk" not in installed("model", "import torch")
+    assert "[all,export]" in installed("exports", "import onnxruntime") and "[all,export]" in installed(
+        "commands", '"export run folder --to ctranslate2"')
+    assert installed("parsing", "if x:\n    from nltk import Tree\nimport transformers").endswith("nltk transformers")
+    assert "[all]" in installed("experiments", "import ctranslate2"), "its peers are measured where they are there"
+
+
 def test_a_chapter_leads_on_within_the_book_the_hour_or_the_appendix():
     def chapter(title: str) -> dict:
         return {"cells": [{"source": [f"# {title}\n", "> x"]}]}

@@ -59,9 +59,9 @@ REASONS = {"empty": "empty on one side", "long": "over-long", "ratio": "out of p
 OPTIONS = {"long": "--max-words", "ratio": "--max-ratio", "held_out": "--holdout", "overlap": "--drop-overlap"}
 
 
-def reasons(counts: dict[str, int], left_out: Sequence[str] = ()) -> str:
-    "Counts by reason and, but for those `left_out`, its option, in words; an empty string where all are 0."
-    options = {why: f" [{option}]" for why, option in OPTIONS.items() if why not in left_out}
+def reasons(counts: dict[str, int], without: Sequence[str] = ()) -> str:
+    "Counts by reason, in words, with the option of each but those in `without`; an empty string where all are 0."
+    options = {why: f" [{option}]" for why, option in OPTIONS.items() if why not in without}
     return ", ".join(f"{n:,} {REASONS[why]}{options.get(why, '')}" for why, n in counts.items() if n)
 
 
@@ -136,7 +136,7 @@ def hold_out(pairs: Iterable[Pair], sizes: dict[str, int],
         left_out = f" (left out: {reasons(odd)})" if any(odd.values()) else ""
         raise InputError(
             f"there are {len(heap):,} different source sentences{left_out}, and {' and '.join(sizes)} are to take "
-            f"{wanted:,}: hold out fewer, give files for these splits, or keep more pairs")
+            f"{wanted:,}: lower holdout, give files for these splits, or keep more pairs")
     chosen, splits = iter(sorted(heap, reverse=True)), {}
     for split, n in sizes.items():
         in_order = sorted(next(chosen)[1:] for _ in range(n))

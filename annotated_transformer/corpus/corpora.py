@@ -134,10 +134,10 @@ def report(corpus: Corpus) -> str:
     for split, facts in corpus.splits.items():
         rows.append(f"{split:{wide}} {facts['pairs']:>12,} {facts['src_words']:>14,} {facts['tgt_words']:>14,}")
     for split, facts in corpus.splits.items():
-        none = ("held_out", "overlap") if facts.get("sources") else ()  # `prepare sources` has no such options
-        if left_out := reasons(facts["dropped"], none):
+        without = ("held_out", "overlap") if facts.get("sources") else ()  # `prepare sources` has no such options
+        if left_out := reasons(facts["dropped"], without):
             rows.append(f"{split}: left out of {facts['read']:,} pairs: {left_out}")
-        if odd := reasons(facts["odd"], none):
+        if odd := reasons(facts["odd"], without):
             rows.append(f"{split}: kept, though odd: {odd}")
         rows += [f"  {name}: {source['read']:,} pairs, {source['pairs']:,} with weight {source['weight']:g}"
                  for name, source in facts.get("sources", {}).items()]

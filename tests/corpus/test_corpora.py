@@ -302,8 +302,8 @@ BAD = {  # what the three splits are given: (folder, good source, good target) -
     "all held out": (lambda d, a, b: dict(train=[a, b], holdout=10),
                      r"train: of 20 pairs none is left \(20 held out \[--holdout\]\)"),
     "too much held out": (lambda d, a, b: dict(train=[a, b]),
-                          r"there are 20 different source sentences, and dev and test are to take 2,000: hold out "
-                          r"fewer"),
+                          r"there are 20 different source sentences, and dev and test are to take 2,000: lower "
+                          r"holdout"),
     "nothing to hold out": (lambda d, a, b: dict(train=[a, b], cleaning=Cleaning(max_words=1)),
                             r"there are 0 different source sentences \(left out: 20 over-long \[--max-words\]\), and"),
     "holdout 0": (lambda d, a, b: dict(train=[a, b], holdout=0), r"holdout 0: give"),
@@ -410,9 +410,9 @@ def test_a_line_without_end_takes_little_memory(tmp_path, capsys):
 
 
 # --- languages --------------------------------------------------------------------------------------------------------
+
 def test_parts_of_a_text_may_have_endings_of_their_own():
     assert languages("en", "de", [["a.en", "a.de", "b.aa", "b.ab"]]) == ("en", "de")
-
 
 
 @pytest.mark.parametrize(("names", "langs"),
